@@ -28,7 +28,7 @@ from rich.console import Console
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fairsync.catalog import Catalog, Selection
-from fairsync.eligible import make_eligibility
+from fairsync.eligibility.eligible_items import make_eligibility
 from fairsync.search import ExactIndex, HnswIndex, Index, IvfIndex
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.filtering import search_eligible

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
 from fairsync.errors import FairSyncError
-from fairsync.floors import can_be_met
 from fairsync.guard import choose, compose
 from fairsync.policies.base import Floats, Terms
+from fairsync.promises.floors import can_be_met
 from fairsync.retriever import FairRetriever
 from fairsync.search import Hits, make_index
 from worlds import make_world

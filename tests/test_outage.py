@@ -13,8 +13,8 @@ from fairsync.catalog.changes import remove_items
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import BackendUnavailableError
-from fairsync.floors import can_be_met, group_capacities
 from fairsync.ledger import MemoryLedger
+from fairsync.promises.floors import can_be_met, group_capacities
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits
 from fairsync.search.overlay import Overlay

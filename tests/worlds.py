@@ -58,3 +58,19 @@ def make_world(
         left -= more
     floors = {int(group): int(floor) for group, floor in enumerate(wanted)}
     return World(Catalog(embeddings, labels), users if interests > 1 else users[:, 0], k, floors)
+
+
+def floors_at_the_edge(
+    rng: np.random.Generator, capacities: npt.NDArray[np.int64], k: int, horizon: int
+) -> dict[int, int]:
+    """Floors that cannot be raised: either every slot is promised, or every group has all that is possible."""
+    wanted, left = np.zeros(len(capacities), dtype=np.int64), horizon * k
+    for group in rng.permutation(len(capacities)):
+        wanted[group] = min(left, horizon * int(capacities[group]))
+        left -= int(wanted[group])
+    for _ in range(3):  # move some of it, so that several groups are tight at the same time
+        a, b = rng.integers(len(capacities), size=2)
+        much = min(int(wanted[a]), horizon * int(capacities[b]) - int(wanted[b])) // 2
+        wanted[a] -= much
+        wanted[b] += much
+    return {int(group): int(floor) for group, floor in enumerate(wanted)}

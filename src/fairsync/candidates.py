@@ -59,7 +59,7 @@ class Candidates:
         (n,) number of ids that a request excluded and the catalog does not hold.
     cold : numpy.ndarray
         (n,) whether nothing was known of the user, so that the answer comes from the fallback
-        (:class:`fairsync.cold_start.ColdStart`). With a fixed list, its items come first, in its order.
+        (:class:`fairsync.cold_start.cold_start.ColdStart`). With a fixed list, its items come first, in its order.
     plain : numpy.ndarray
         (n,) relevance of all candidates of a request if there were no promises, or an upper bound of it where that is
         not in the list that was searched; nan if it is unknown, as in answers that were loaded or received.
@@ -253,7 +253,7 @@ class Candidates:
         """Return the candidates in these rows of a catalog, sorted by relevance, ties by id; -1 is an empty place.
 
         ``places`` is a function of the sorted rows that returns the places to take them from, for another order: see
-        :meth:`fairsync.fixed_list.FixedList.places`.
+        :meth:`fairsync.cold_start.fixed_list.FixedList.places`.
         """
         if not (relevance[:, 1:] < relevance[:, :-1]).all():  # without prices they are sorted as they come
             best_first = np.lexsort((rows if catalog.rank is None else catalog.rank[rows], -relevance))

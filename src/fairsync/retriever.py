@@ -10,37 +10,37 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.batch import Batch, ServedBatch, uncounted_batch
-from fairsync.calibration import calibrate
 from fairsync.candidates import Candidates, Explainable
 from fairsync.catalog import Catalog, Where
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.catalog.groups import Label
-from fairsync.certificate_opening import terms_in_force
 from fairsync.closing import Closable, NoCopies
-from fairsync.cold_start import MEAN, Cold, ColdStart, is_cold
-from fairsync.commitment import Commitment
-from fairsync.eligible import Exclude, Rules
+from fairsync.cold_start.cold_start import MEAN, Cold, ColdStart, is_cold
+from fairsync.cold_start.fixed_list import FixedList
+from fairsync.eligibility.eligible_items import Exclude, Rules
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.explain.explained_batch import explain_requests
-from fairsync.fixed_list import FixedList
-from fairsync.floors import Floors
 from fairsync.hindsight import Hindsight
 from fairsync.inputs import check_catalog, check_seconds, check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger, open_ledger
 from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.ledger.urls import MEMORY
-from fairsync.loop import LoopState
+from fairsync.loop.batch import Batch, ServedBatch, uncounted_batch
+from fairsync.loop.calibration import calibrate
+from fairsync.loop.certificate_opening import terms_in_force
+from fairsync.loop.commitment import Commitment
+from fairsync.loop.loop_state import LoopState
+from fairsync.loop.saved_prices import PriceSaver, SavedPrices
+from fairsync.loop.serving import serve
+from fairsync.loop.spending import check_budget
 from fairsync.policies import Policy, Terms, make_policy
 from fairsync.promises import Promise
+from fairsync.promises.floors import Floors
 from fairsync.promises.resolve import ResolvedPromises, restore_promises
 from fairsync.report import Report, make_report
 from fairsync.report.gave_way import find_given_way
-from fairsync.saved_prices import PriceSaver, SavedPrices
 from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
-from fairsync.serving import serve
-from fairsync.spending import check_budget
 
 
 class FairRetriever(NoCopies, Closable):
@@ -87,7 +87,7 @@ class FairRetriever(NoCopies, Closable):
         The fallback for requests whose vectors are all zero, about whose user nothing is known: ``"mean"``, the mean of
         the latest user vectors, and before the first one that of the items; a vector (floats); or a list of ids
         (strings or integers), shown in this order and followed by what is best for the mean. See
-        :class:`fairsync.cold_start.ColdStart`.
+        :class:`fairsync.cold_start.cold_start.ColdStart`.
     count_cold
         Whether answers to cold requests are exposures. If not, they are made without prices, and the horizon, counts
         and prices are as if these requests had not come.

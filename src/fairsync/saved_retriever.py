@@ -10,13 +10,13 @@ import numpy as np
 
 from fairsync.atomic_write import atomic_folder, check_path
 from fairsync.catalog.files import open_catalog, save_catalog
-from fairsync.cold_start import MEAN
+from fairsync.cold_start.cold_start import MEAN
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import Entry, Totals
+from fairsync.loop.saved_prices import SavedPrices
 from fairsync.policies import make_policy
 from fairsync.policies.serialization import dump_value, load_value
 from fairsync.promises import Promise
-from fairsync.saved_prices import SavedPrices
 
 if TYPE_CHECKING:
     import os

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairsync.batch import ServedBatch
 from fairsync.catalog import Catalog
 from fairsync.catalog.changes import upsert_items
 from fairsync.coordination.coordinator import Coordinator
@@ -20,10 +19,11 @@ from fairsync.coordination.lease import Settlement
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.inputs import check_users
 from fairsync.ledger import Entry, MemoryLedger
+from fairsync.loop.batch import ServedBatch
+from fairsync.loop.serving import serve
 from fairsync.policies import POLICIES
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits
-from fairsync.serving import serve
 from worlds import World, make_world
 
 

@@ -14,7 +14,7 @@ from effort import effort
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
-from fairsync.floors import can_be_met
+from fairsync.promises.floors import can_be_met
 from worlds import make_world
 
 DIM = 5

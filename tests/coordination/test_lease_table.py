@@ -5,11 +5,11 @@ import pytest
 
 from fairsync.catalog import Catalog
 from fairsync.coordination.lease_table import LeaseTable
-from fairsync.floors import make_terms
 from fairsync.ledger import Entry, Totals
-from fairsync.loop import LoopState
+from fairsync.loop.loop_state import LoopState
+from fairsync.loop.progress import Progress
 from fairsync.policies import make_policy
-from fairsync.progress import Progress
+from fairsync.promises.floors import make_terms
 
 TWO = Catalog(np.eye(2), ["a", "b"])
 ENTRY = Entry(np.array([2, 0]), 2, 1.0, 0.0)

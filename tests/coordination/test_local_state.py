@@ -8,9 +8,9 @@ from fairsync.coordination.lease import Lease, Settlement
 from fairsync.coordination.local_state import LocalState
 from fairsync.coordination.targets import Targets
 from fairsync.errors import InvalidInputError
-from fairsync.floors import make_terms
 from fairsync.ledger import Entry, MemoryLedger
 from fairsync.policies import make_policy
+from fairsync.promises.floors import make_terms
 
 TWO = Catalog(np.eye(2), ["a", "b"])
 A = Entry(np.array([1, 0]), 1, 1.0, 0.0)

@@ -27,11 +27,11 @@ from fairsync.errors import (
     InvalidInputError,
     RepeatedRequestError,
 )
-from fairsync.floors import make_terms
 from fairsync.ledger import Entry, Retention, SqlLedger
 from fairsync.ledger.postgres import EXCLUSIVE
 from fairsync.ledger.sql_ledger import DELETE_EVERY
 from fairsync.policies import POLICIES, make_policy
+from fairsync.promises.floors import make_terms
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
 from postgres_server import PostgresServer

@@ -7,8 +7,8 @@ from fairsync.catalog import Catalog
 from fairsync.catalog.groups import Groups
 from fairsync.coordination.shared_terms import TERMS, SharedTerms
 from fairsync.errors import InvalidInputError
-from fairsync.floors import make_terms
 from fairsync.ledger import MemoryLedger
+from fairsync.promises.floors import make_terms
 
 THREE = Catalog(np.eye(6), ["a", "a", "a", "b", "b", "c"])
 

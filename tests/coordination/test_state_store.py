@@ -12,18 +12,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from effort import effort
-from fairsync.batch import ServedBatch
 from fairsync.coordination.lease import Settlement
 from fairsync.coordination.local_state import LocalState
 from fairsync.coordination.shared_join import join_ledger
 from fairsync.coordination.shared_state import SharedState
 from fairsync.errors import InvalidInputError
-from fairsync.floors import can_be_met, make_terms
 from fairsync.inputs import check_users
 from fairsync.ledger import Entry, MemoryLedger, SqlLedger
+from fairsync.loop.batch import ServedBatch
+from fairsync.loop.serving import serve
 from fairsync.policies import Terms, make_policy
+from fairsync.promises.floors import can_be_met, make_terms
 from fairsync.search import ExactIndex
-from fairsync.serving import serve
 from postgres_server import PostgresServer
 from worlds import World, make_world
 

@@ -9,7 +9,7 @@ from fairsync import InfeasibleFloorsError, InvalidInputError
 from fairsync.catalog import Catalog
 from fairsync.experiments.experiment import Lab
 from fairsync.experiments.floor_levels import binding_floor, claimed_share, floor_at_share
-from fairsync.floors import check_feasible, resolve_floors
+from fairsync.promises.floors import check_feasible, resolve_floors
 
 
 def with_groups(lab: Lab, groups: list[str]) -> Lab:

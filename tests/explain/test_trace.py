@@ -16,11 +16,11 @@ from fairsync.explain import Explanation
 from fairsync.explain.explained_batch import PendingExplanation
 from fairsync.explain.trace import RequestTrace
 from fairsync.inputs import check_users
+from fairsync.loop.serving import serve
 from fairsync.policies import NoPolicy
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits, Index, IvfIndex, ShardedIndex
 from fairsync.search.eligibility import Eligibility
-from fairsync.serving import serve
 from plain_explanation import PlainExplanation
 
 if TYPE_CHECKING:

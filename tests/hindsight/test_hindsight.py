@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
-from fairsync.eligible import make_eligibility
+from fairsync.eligibility.eligible_items import make_eligibility
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
-from fairsync.floors import resolve_floors
 from fairsync.hindsight import Effort, Hindsight, hindsight
 from fairsync.hindsight.hindsight import solve
 from fairsync.hindsight.priced_lists import ListSizes
 from fairsync.inputs import check_users
+from fairsync.promises.floors import resolve_floors
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
 

@@ -14,7 +14,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from effort import effort
 from fairsync.catalog import Catalog
-from fairsync.eligible import make_eligibility
+from fairsync.eligibility.eligible_items import make_eligibility
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
 from fairsync.hindsight import Effort, Hindsight, dual, hindsight
 from fairsync.hindsight.hindsight import solve_promises

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fairsync.catalog.atoms import Membership
-from fairsync.certificate_state import CertificateState
+from fairsync.loop.certificate_state import CertificateState
 from fairsync.promises.certificate import Certified
 from fairsync.promises.shown import Shown
 

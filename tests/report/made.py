@@ -5,11 +5,11 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from fairsync.catalog.groups import Label
-from fairsync.eligible_slots import EligibleSlots
+from fairsync.eligibility.eligible_slots import EligibleSlots
 from fairsync.hindsight import Hindsight
 from fairsync.ledger import Totals
+from fairsync.loop.promise_costs import PromiseCosts
 from fairsync.policies import Terms
-from fairsync.promise_costs import PromiseCosts
 from fairsync.report import Report, make_report
 
 

@@ -19,7 +19,7 @@ from fairsync.errors import InvalidInputError, MissingPackageError
 
 if TYPE_CHECKING:
     from fairsync.catalog import Catalog
-    from fairsync.floors import Floors
+    from fairsync.promises.floors import Floors
     from fairsync.search.ray import RayIndex
 
 cluster = typer.Typer(

@@ -13,8 +13,8 @@ import typer
 from fairsync.catalog.attributes import LabelColumn, ListColumn, NumberColumn
 from fairsync.catalog.conditions import parse_conditions
 from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.loop.spending import check_budget
 from fairsync.promises import Promise, each
-from fairsync.spending import check_budget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from fairsync.calibration import calibrate
 from fairsync.catalog import Catalog
 from fairsync.catalog.catalog import GROUP
 from fairsync.catalog.groups import Groups, grow
 from fairsync.closing import Closable, NoCopies
-from fairsync.commitment import Commitment
 from fairsync.coordination.counted import Counted, bounds_of, column_of, selections_in, with_labels
 from fairsync.coordination.local_state import LocalState
 from fairsync.coordination.targets import Targets, check_promises, make_targets, needs_every_slot
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
-from fairsync.floors import changed_terms, make_terms, resolve_floors
 from fairsync.inputs import check_catalog, check_counts, check_positive, check_seconds
 from fairsync.ledger import Entry, MemoryLedger, SqlLedger, open_ledger
+from fairsync.loop.calibration import calibrate
+from fairsync.loop.commitment import Commitment
+from fairsync.loop.saved_prices import PriceSaver
 from fairsync.policies import Policy, make_policy
+from fairsync.promises.floors import changed_terms, make_terms, resolve_floors
 from fairsync.promises.promise import Promise
 from fairsync.promises.resolve import find_atoms, restore_promises
 from fairsync.promises.selection import conditions_of, is_selection, selection_name
 from fairsync.report import Report, make_report
 from fairsync.report.gave_way import GaveWay, find_given_way
 from fairsync.report.outlook import PromiseOutlook, promise_outlook
-from fairsync.saved_prices import PriceSaver
 from fairsync.search import make_index
 
 if TYPE_CHECKING:
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from fairsync.coordination.shared_join import IfDiffers
     from fairsync.coordination.shared_terms import SharedTerms
     from fairsync.coordination.state_store import StateStore
-    from fairsync.floors import Floors
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Ledger, Totals
     from fairsync.ledger.audit import AuditRecord
     from fairsync.policies import Terms
+    from fairsync.promises.floors import Floors
     from fairsync.search import Index
 
 _log = logging.getLogger(__name__)

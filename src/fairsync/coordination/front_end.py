@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.batch import uncounted_batch
 from fairsync.candidates import Candidates
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.closing import Closable, NoCopies
-from fairsync.cold_start import MEAN
+from fairsync.cold_start.cold_start import MEAN
 from fairsync.coordination.lease import Settlement
 from fairsync.coordination.request_part import RequestPart, with_saved
 from fairsync.coordination.searched_items import SearchedItems
-from fairsync.eligible import make_rules
+from fairsync.eligibility.eligible_items import make_rules
 from fairsync.errors import (
     ExpiredRequestError,
     FairSyncError,
@@ -30,6 +29,7 @@ from fairsync.errors import (
 from fairsync.explain.explained_promises import saved_why_not
 from fairsync.explain.trace import RequestTrace
 from fairsync.inputs import check_catalog, check_k, check_request_ids, check_users
+from fairsync.loop.batch import uncounted_batch
 from fairsync.search.engines.hosted_catalog import HostedCatalog
 from fairsync.spans import span
 
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from fairsync.batch import ServedBatch
     from fairsync.catalog import Catalog, Where
     from fairsync.catalog.atoms import Membership
     from fairsync.catalog.groups import Label
-    from fairsync.cold_start import Cold
+    from fairsync.cold_start.cold_start import Cold
     from fairsync.coordination.lease import Lease
     from fairsync.coordination.protocol import CoordinatorProtocol
-    from fairsync.eligible import Exclude, Rules
+    from fairsync.eligibility.eligible_items import Exclude, Rules
     from fairsync.explain import Explanation, WhyNot
+    from fairsync.loop.batch import ServedBatch
     from fairsync.search import Index
 
 # Leases that a call may lose, because its searches take longer than leases last, before it gives up.

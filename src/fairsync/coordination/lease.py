@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fairsync.batch import Batch
-    from fairsync.eligible_slots import EligibleSlots
+    from fairsync.eligibility.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry
+    from fairsync.loop.batch import Batch
+    from fairsync.loop.promise_costs import PromiseCosts
     from fairsync.policies import Sample
-    from fairsync.promise_costs import PromiseCosts
     from fairsync.promises.certificate import Certified
 
 

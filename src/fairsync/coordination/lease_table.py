@@ -14,10 +14,10 @@ lease has to wait until no other is open. The front end of a lease that is alone
 the floors within the lease (:mod:`fairsync.guard`). Therefore the floors hold for any number of front ends, however
 stale their prices are; staleness only costs relevance. A single front end never waits.
 
-If requests have conditions, what later requests can show is forecast (:mod:`fairsync.eligible_slots`). A lease may be
-open beside others only if the slots that the guard counts on after it cover what is missing, too: otherwise the next
-lease could not know how much of it was delivered. Promises that will be missed in any case do not count, so that they
-do not make front ends wait for each other until the horizon ends.
+If requests have conditions, what later requests can show is forecast (:mod:`fairsync.eligibility.eligible_slots`). A
+lease may be open beside others only if the slots that the guard counts on after it cover what is missing, too:
+otherwise the next lease could not know how much of it was delivered. Promises that will be missed in any case do not
+count, so that they do not make front ends wait for each other until the horizon ends.
 
 Promises that may overlap have a certificate in place of D (:mod:`fairsync.promises.certificate`). A lease may be open
 beside others only if the certificate holds for R - n requests, within what caps have left beyond the *allowances* of
@@ -41,18 +41,18 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from fairsync.coordination.lease import Lease
-from fairsync.floors import can_be_met
 from fairsync.promises.certificate import is_certificate
+from fairsync.promises.floors import can_be_met
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from fairsync.batch import Batch
     from fairsync.ledger import Entry
+    from fairsync.loop.batch import Batch
+    from fairsync.loop.progress import Progress
     from fairsync.policies import Terms
-    from fairsync.progress import Progress
 
 T = TypeVar("T")
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fairsync.catalog.groups import Groups
-from fairsync.certificate_opening import open_certificate
-from fairsync.certificate_state import CertificateState
 from fairsync.coordination.lease_table import LeaseTable
 from fairsync.coordination.targets import counted_since, has_other_shape, target_terms
 from fairsync.errors import InvalidInputError, LostLeaseError
 from fairsync.inputs import check_k
 from fairsync.ledger.labels import check_labels, save_labels
-from fairsync.loop import LoopState
-from fairsync.spending import Spending
+from fairsync.loop.certificate_opening import open_certificate
+from fairsync.loop.certificate_state import CertificateState
+from fairsync.loop.loop_state import LoopState
+from fairsync.loop.spending import Spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from fairsync.coordination.targets import Targets
     from fairsync.ledger import Entry, Ledger, Totals
     from fairsync.ledger.audit import AuditRecord
+    from fairsync.loop.price_state import PriceState
+    from fairsync.loop.promise_costs import PromiseCosts
     from fairsync.policies import Policy, Terms
-    from fairsync.price_state import PriceState
-    from fairsync.promise_costs import PromiseCosts
     from fairsync.promises import Promise
 
 # Coordinators that follow one another must not reuse lease numbers: each draws a range of this length.

@@ -18,8 +18,8 @@ from fairsync.catalog.names import are_words, is_name
 from fairsync.coordination.lease import Settlement
 from fairsync.errors import InvalidInputError, LostLeaseError, RepeatedRequestError
 from fairsync.ledger import Entry
+from fairsync.loop.serving import make_sample
 from fairsync.search import Hits
-from fairsync.serving import make_sample
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

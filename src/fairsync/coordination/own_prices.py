@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from fairsync.catalog.groups import grow
 from fairsync.coordination.targets import has_other_shape
-from fairsync.loop import LoopState
-from fairsync.price_state import PriceState
-from fairsync.spending import Spending
+from fairsync.loop.loop_state import LoopState
+from fairsync.loop.price_state import PriceState
+from fairsync.loop.spending import Spending
 
 if TYPE_CHECKING:
-    from fairsync.batch import Batch
     from fairsync.coordination.lease import Settlement
     from fairsync.ledger import Totals
+    from fairsync.loop.batch import Batch
+    from fairsync.loop.progress import Progress
     from fairsync.policies import Policy, Terms
-    from fairsync.progress import Progress
 
 
 class OwnPrices:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Grouped, Label
     from fairsync.coordination.lease import Lease, Settlement
-    from fairsync.floors import Floors
     from fairsync.hindsight import Hindsight
+    from fairsync.promises.floors import Floors
     from fairsync.report import Report
 
 _PROMISE, _GROWN = "promise", "promise to more groups"

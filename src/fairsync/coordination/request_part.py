@@ -10,17 +10,17 @@ import numpy as np
 
 from fairsync.candidates import Candidates
 from fairsync.explain.explained_batch import explain_requests
-from fairsync.serving import serve
+from fairsync.loop.serving import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from fairsync.batch import Batch, ServedBatch
     from fairsync.catalog.groups import Label
+    from fairsync.cold_start.fixed_list import FixedList
     from fairsync.coordination.searched_items import SearchedItems
-    from fairsync.fixed_list import FixedList
+    from fairsync.loop.batch import Batch, ServedBatch
     from fairsync.search.eligibility import Eligibility
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from fairsync.catalog.atoms import Atoms, Membership
 from fairsync.catalog.changes import CatalogChange
 from fairsync.catalog.groups import grow
-from fairsync.cold_start import ColdStart
-from fairsync.floors import group_capacities
+from fairsync.cold_start.cold_start import ColdStart
 from fairsync.promises.certificate import Certified
+from fairsync.promises.floors import group_capacities
 from fairsync.promises.resolve import find_atoms
 from fairsync.promises.shown import Shown
 from fairsync.search import make_index, replace_index
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairsync.batch import Batch, ServedBatch
     from fairsync.catalog import Catalog
-    from fairsync.cold_start import Cold
+    from fairsync.cold_start.cold_start import Cold
+    from fairsync.loop.batch import Batch, ServedBatch
     from fairsync.policies import Sample
     from fairsync.promises import Promise
     from fairsync.search import Index

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.catalog.groups import grow
-from fairsync.certificate_state import CertificateState
 from fairsync.coordination.budget import BUDGET, Budget, share_out
 from fairsync.coordination.lease_table import fills_every_slot, forecast_suffices
 from fairsync.errors import UndecidedPromisesError
+from fairsync.loop.certificate_state import CertificateState
 from fairsync.plan.lowering import lower_floors
 from fairsync.promises.certificate import plan_within
 from fairsync.promises.plan_bounds import PlanBounds
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairsync.batch import Batch
     from fairsync.ledger import SqlLedger
     from fairsync.ledger.database import Transaction
+    from fairsync.loop.batch import Batch
+    from fairsync.loop.progress import Progress
     from fairsync.policies import Terms
-    from fairsync.progress import Progress
     from fairsync.promises.certificate import Certified
 
 # Seconds within which a certificate is looked for. The database ends transactions that are idle for much longer.

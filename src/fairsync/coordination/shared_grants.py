@@ -14,9 +14,9 @@ from fairsync.coordination.lease import Lease
 from fairsync.coordination.shared_certificate import new_number
 
 if TYPE_CHECKING:
-    from fairsync.batch import Batch
     from fairsync.coordination.shared_view import SharedView
     from fairsync.ledger.database import Transaction
+    from fairsync.loop.batch import Batch
 
 
 def grant_lease(view: SharedView, n: int, seconds: float) -> Lease | None:

@@ -14,7 +14,7 @@ from fairsync.coordination.shared_terms import SharedTerms
 from fairsync.coordination.shared_view import SharedView
 from fairsync.coordination.targets import Targets
 from fairsync.errors import InvalidInputError
-from fairsync.floors import group_capacities
+from fairsync.promises.floors import group_capacities
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from fairsync.coordination.shared_queries import (
     STATE,
     TERMS_NUMBER,
 )
-from fairsync.progress import Progress
+from fairsync.loop.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

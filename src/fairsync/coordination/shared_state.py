@@ -29,17 +29,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.catalog.groups import Groups
-from fairsync.certificate_opening import check_caps
 from fairsync.coordination.local_state import extended_groups
 from fairsync.coordination.shared_grants import grant_lease
 from fairsync.coordination.shared_queries import CLOSE
 from fairsync.coordination.targets import counted_since, target_terms
 from fairsync.errors import InvalidInputError
-from fairsync.floors import check_reachable
 from fairsync.ledger.audit import append_audit
-from fairsync.loop import LoopState
-from fairsync.progress import Progress
+from fairsync.loop.certificate_opening import check_caps
+from fairsync.loop.loop_state import LoopState
+from fairsync.loop.progress import Progress
 from fairsync.promises.certificate import find_certificate
+from fairsync.promises.floors import check_reachable
 from fairsync.promises.promise import EVERY_SLOT
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from fairsync.ledger import Entry, Totals
     from fairsync.ledger.audit import AuditRecord
     from fairsync.ledger.database import Transaction
+    from fairsync.loop.price_state import PriceState
     from fairsync.policies import Terms
-    from fairsync.price_state import PriceState
     from fairsync.promises import Promise
 
 # Bounds of the time to wait for leases of other coordinators, in seconds.

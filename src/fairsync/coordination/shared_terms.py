@@ -11,9 +11,9 @@ import numpy as np
 
 from fairsync.catalog.groups import Groups
 from fairsync.errors import InvalidInputError
-from fairsync.floors import group_capacities
 from fairsync.policies import Terms
 from fairsync.policies.base import NO_CAP
+from fairsync.promises.floors import group_capacities
 from fairsync.promises.selection import is_selection
 
 if TYPE_CHECKING:

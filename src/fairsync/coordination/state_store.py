@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from fairsync.coordination.targets import Targets
     from fairsync.ledger import Entry, Totals
     from fairsync.ledger.audit import AuditRecord
-    from fairsync.loop import LoopState
+    from fairsync.loop.loop_state import LoopState
+    from fairsync.loop.price_state import PriceState
     from fairsync.policies import Terms
-    from fairsync.price_state import PriceState
     from fairsync.promises import Promise
 
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from fairsync.catalog.groups import grow
 from fairsync.errors import InvalidInputError
-from fairsync.floors import group_capacities
 from fairsync.plan.lowering import lower_floors
 from fairsync.policies.base import NO_CAP
 from fairsync.promises.certainty import certain_floors
+from fairsync.promises.floors import group_capacities
 from fairsync.promises.list_limits import longest_list, tree_of
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.promise import Promise

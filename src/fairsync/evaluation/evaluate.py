@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.cold_start import MEAN, is_cold
+from fairsync.cold_start.cold_start import MEAN, is_cold
 from fairsync.errors import InvalidInputError
 from fairsync.evaluation.list_metrics import ListMetrics, measure_lists
 from fairsync.evaluation.promise_results import PromiseResult, measure_promises
 from fairsync.evaluation.rows import target_rows
-from fairsync.floors import resolve_floors
 from fairsync.inputs import check_users
 from fairsync.policies import NoPolicy, make_policy
+from fairsync.promises.floors import resolve_floors
 from fairsync.retriever import FairRetriever
 from fairsync.search import make_index
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog, Where
     from fairsync.catalog.groups import Label
-    from fairsync.cold_start import Cold
-    from fairsync.eligible import Exclude
-    from fairsync.floors import Floors
+    from fairsync.cold_start.cold_start import Cold
+    from fairsync.eligibility.eligible_items import Exclude
     from fairsync.policies import Policy
     from fairsync.promises import Promise
+    from fairsync.promises.floors import Floors
     from fairsync.ragged import Ragged
     from fairsync.search import Index
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
-from fairsync.floors import check_feasible, resolve_floors
 from fairsync.models import MissingTorchError, NetworkSettings, make_settings
+from fairsync.promises.floors import check_feasible, resolve_floors
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -10,9 +10,9 @@ import numpy as np
 from fairsync.errors import InvalidInputError
 from fairsync.experiments.cached_index import CachedIndex
 from fairsync.experiments.compared_methods import GRIDS, QUICK_GRIDS, Scale, make_method
-from fairsync.floors import group_capacities
 from fairsync.hindsight import hindsight
 from fairsync.metrics.accuracy import accuracy_of_each
+from fairsync.promises.floors import group_capacities
 from fairsync.retriever import FairRetriever
 
 if TYPE_CHECKING:

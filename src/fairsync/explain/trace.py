@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog, Selection
     from fairsync.catalog.groups import Label
+    from fairsync.cold_start.fixed_list import FixedList
     from fairsync.explain.explanation import Absence
-    from fairsync.fixed_list import FixedList
     from fairsync.policies import Terms
     from fairsync.search.base import Hits, Index
     from fairsync.search.eligibility import Eligibility
@@ -236,7 +236,7 @@ class BatchTrace:
         Parameters
         ----------
         catalog, index, users, eligible
-            As for :func:`fairsync.serving.serve`.
+            As for :func:`fairsync.loop.serving.serve`.
         chosen
             (n, k) candidates.
         replaced

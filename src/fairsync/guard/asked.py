@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.eligible_slots import CountedSlots
+from fairsync.eligibility.eligible_slots import CountedSlots
 from fairsync.policies.base import Counts, Terms
 from fairsync.search.eligibility import Eligibility
 

@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
-from fairsync.eligible_slots import SlotForecast
+from fairsync.eligibility.eligible_slots import SlotForecast
 from fairsync.errors import BackendUnavailableError, FairSyncError
-from fairsync.floors import can_be_met
 from fairsync.guard.asked import AskedSlots, is_limited
 from fairsync.policies.base import Counts, Floats, Terms
+from fairsync.promises.floors import can_be_met
 from fairsync.search.base import Hits
 from fairsync.search.eligibility import Eligibility
 

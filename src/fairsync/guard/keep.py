@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairsync.floors import can_be_met
 from fairsync.guard.disjoint import due_exposures, keep_floors
 from fairsync.guard.live_certificate import LiveCertificate
 from fairsync.guard.overlapping import OverlapGuard
+from fairsync.promises.floors import can_be_met
 from fairsync.promises.shown import Shown
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
-    from fairsync.eligible_slots import SlotForecast
+    from fairsync.eligibility.eligible_slots import SlotForecast
     from fairsync.guard.price_limits import PriceLimits
     from fairsync.policies.base import Counts, Floats, Terms
     from fairsync.search.base import Hits

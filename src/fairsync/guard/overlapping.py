@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
-    from fairsync.eligible_slots import CountedSlots, SlotForecast
+    from fairsync.eligibility.eligible_slots import CountedSlots, SlotForecast
     from fairsync.guard.live_certificate import LiveCertificate
     from fairsync.guard.price_limits import PriceLimits
     from fairsync.policies.base import Counts, Floats, Terms

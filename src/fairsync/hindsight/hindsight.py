@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.cold_start import MEAN, ColdStart
-from fairsync.eligible import make_eligibility
+from fairsync.cold_start.cold_start import MEAN, ColdStart
+from fairsync.eligibility.eligible_items import make_eligibility
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
-from fairsync.floors import check_feasible, resolve_floors
 from fairsync.hindsight.best_plan import Effort, Found, find_plan
 from fairsync.hindsight.priced_lists import PricedLists
 from fairsync.hindsight.promised_plan import plan_promises
 from fairsync.inputs import check_k, check_users
+from fairsync.promises.floors import check_feasible, resolve_floors
 from fairsync.promises.resolve import resolve_promises
 from fairsync.search import make_index
 from fairsync.search.filtering import search_eligible
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog, Where
     from fairsync.catalog.groups import Label
-    from fairsync.cold_start import Cold
-    from fairsync.eligible import Exclude
-    from fairsync.floors import Floors
+    from fairsync.cold_start.cold_start import Cold
+    from fairsync.eligibility.eligible_items import Exclude
     from fairsync.hindsight.priced_lists import Progress, Search
     from fairsync.promises import Promise
+    from fairsync.promises.floors import Floors
     from fairsync.search.base import Index
     from fairsync.search.eligibility import Eligibility
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from fairsync.errors import InvalidInputError
 from fairsync.extras import explain_missing
-from fairsync.floors import check_feasible, resolve_floors
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.inputs import check_k, check_users
 from fairsync.promises import Promise, resolve_promises
+from fairsync.promises.floors import check_feasible, resolve_floors
 from fairsync.search import make_index
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
-    from fairsync.floors import Floors
+    from fairsync.promises.floors import Floors
     from fairsync.search import Index
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairsync.catalog.groups import Label
-    from fairsync.loop import LoopState
+    from fairsync.loop.loop_state import LoopState
     from fairsync.policies import Terms
 
 Reason: TypeAlias = Literal["capacity", "max_price", "budget"]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog.groups import Label
-    from fairsync.eligible_slots import EligibleSlots
+    from fairsync.eligibility.eligible_slots import EligibleSlots
     from fairsync.ledger import Totals
     from fairsync.policies import Terms
 
@@ -78,7 +78,7 @@ def promise_outlooks(
     --------
     Of 1,000 requests, 30 could show group b.
 
-    >>> from fairsync.eligible_slots import EligibleSlots
+    >>> from fairsync.eligibility.eligible_slots import EligibleSlots
     >>> from fairsync.ledger import Totals
     >>> from fairsync.policies import Terms
     >>> terms = Terms(np.array([900, 900]), np.array([2, 2]), k=2, horizon=9000, batch_size=1)

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from fairsync.catalog.groups import Label
-    from fairsync.eligible_slots import EligibleSlots
+    from fairsync.eligibility.eligible_slots import EligibleSlots
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Totals
+    from fairsync.loop.promise_costs import PromiseCosts
     from fairsync.policies import Terms
-    from fairsync.promise_costs import PromiseCosts
     from fairsync.report.gave_way import GaveWay
     from fairsync.report.outlook import PromiseOutlook
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fairsync.cold_start import ColdStart
+from fairsync.cold_start.cold_start import ColdStart
 from fairsync.errors import FairSyncError
-from fairsync.floors import make_terms
 from fairsync.ledger.urls import describe_url
 from fairsync.policies import make_policy
+from fairsync.promises.floors import make_terms
 from fairsync.schedule import check_promise
 from fairsync.service.catalog_settings import describe_items, open_items
 from fairsync.service.ledger_settings import describe_ledger

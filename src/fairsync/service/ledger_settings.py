@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from fairsync.coordination.shared_terms import SharedTerms
 from fairsync.errors import FairSyncError, InvalidInputError
-from fairsync.floors import make_terms
 from fairsync.ledger import open_ledger
 from fairsync.ledger.reader import LedgerReader
 from fairsync.ledger.urls import MEMORY, describe_url, is_postgres, sqlite_path
 from fairsync.policies import make_policy
+from fairsync.promises.floors import make_terms
 from fairsync.service.promises.saved_state import SavedState
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from contract.test_eligibility import random_eligibility
 from contract.test_indexes import Build, Prices, random_case
 from fairsync.catalog import Catalog, Where
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
-from fairsync.eligible import Rules
+from fairsync.eligibility.eligible_items import Rules
 from fairsync.errors import InvalidInputError
 from fairsync.search import ExactIndex, Hits
 from fairsync.search.eligibility import Eligibility

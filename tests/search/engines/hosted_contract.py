@@ -12,7 +12,7 @@ from fairsync.catalog import Catalog, Where
 from fairsync.catalog.conditions import parse_conditions
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
-from fairsync.eligible import HostedRules, Rules
+from fairsync.eligibility.eligible_items import HostedRules, Rules
 from fairsync.errors import InvalidInputError
 from fairsync.promises import Promise
 from fairsync.search.engines.engine import Engine, StoredItems

@@ -35,6 +35,7 @@ from contract.test_indexes import (  # noqa: F401
 )
 from fairsync.catalog import Catalog
 from fairsync.catalog.conditions import Condition
+from fairsync.eligibility.eligible_items import make_eligibility
 from fairsync.errors import InvalidInputError
 from fairsync.search.engines import make_engine
 from fairsync.search.engines.engine import EngineQuery
@@ -130,7 +131,7 @@ def test_conditions_and_exclusions_are_evaluated_by_milvus(make: Make, monkeypat
     index = make(catalog)
     queries = contract.record_queries(index.engine, monkeypatch)
     certified = contract.without_exact(index)
-    eligible, _ = fs.eligible.make_eligibility([catalog.ids_of([1, 2]).tolist()] * 4, {"new": False}, catalog, 4)
+    eligible, _ = make_eligibility([catalog.ids_of([1, 2]).tolist()] * 4, {"new": False}, catalog, 4)
     certified.search(contract.some_users(4, 8), None, 20, eligible)
     assert [query.count for query in queries] == [24]
 
@@ -270,7 +271,7 @@ class TestExistingCollection:
         users = np.array([[[3.0, 2.0, 1.0]]])
         assert index.search(users, None, 2).rows.tolist() == [[0, 1]]
         assert index.search(users, np.array([0.0, 1.5]), 2).rows.tolist() == [[1, 0]]
-        eligible, _ = fs.eligible.make_eligibility(None, {"stock": {"at_least": 1}}, index.catalog, 1)
+        eligible, _ = make_eligibility(None, {"stock": {"at_least": 1}}, index.catalog, 1)
         assert index.search(users, None, 2, eligible).rows.tolist() == [[0, 2]]
         index.engine.server.set_alias(f"{collection}_now", collection)
         assert self.index(url, f"{collection}_now").search(users, None, 2).rows.tolist() == [[0, 1]]

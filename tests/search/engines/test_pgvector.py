@@ -29,6 +29,7 @@ from contract.test_indexes import (  # noqa: F401
     test_users_and_items_of_any_float_type,
 )
 from fairsync.catalog import Catalog
+from fairsync.eligibility.eligible_items import make_eligibility
 from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.search import ExactIndex
 from fairsync.search.engines import EngineIndex
@@ -101,7 +102,7 @@ def test_prices_conditions_and_exclusions_need_one_query(make: Make, monkeypatch
     assert index.applies_prices == "bias"
     queries = contract.record_queries(index.engine, monkeypatch)
     certified = contract.without_exact(index)
-    eligible, _ = fs.eligible.make_eligibility([catalog.ids_of([1, 2]).tolist()] * 4, {"new": False}, catalog, 4)
+    eligible, _ = make_eligibility([catalog.ids_of([1, 2]).tolist()] * 4, {"new": False}, catalog, 4)
     users = contract.some_users(4, 8)
     prices = np.linspace(-2, 2, catalog.n_groups)
     certified.search(users, prices, 20, eligible)
@@ -178,7 +179,7 @@ class TestExistingTable:
         users = np.array([[[3.0, 2.0, 1.0]]])
         assert index.search(users, None, 2).rows.tolist() == [[0, 1]]
         assert index.search(users, np.array([0.0, 1.5]), 2).rows.tolist() == [[1, 0]]
-        eligible, _ = fs.eligible.make_eligibility(None, {"stock": {"at_least": 1}}, index.catalog, 1)
+        eligible, _ = make_eligibility(None, {"stock": {"at_least": 1}}, index.catalog, 1)
         assert index.search(users, None, 2, eligible).rows.tolist() == [[0, 2]]
 
     def test_the_other_columns_are_left_alone(self, server: PostgresServer, table: str) -> None:
@@ -250,7 +251,7 @@ def test_hnsw_is_honest_and_finds_most(server: PostgresServer, interests: int) -
     for prices in (None, np.linspace(-1, 1, 8)):
         hits = index.search(users, prices, 10)
         assert recall(hits, catalog, users, prices, 10) >= 0.9
-    eligible, _ = fs.eligible.make_eligibility(None, {"half": True}, catalog, 12)
+    eligible, _ = make_eligibility(None, {"half": True}, catalog, 12)
     assert eligible is not None
     hits = index.search(users, np.linspace(-1, 1, 8), 10, eligible)
     assert (hits.rows >= 0).all()

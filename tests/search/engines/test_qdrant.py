@@ -13,7 +13,6 @@ import qdrant_client
 from hypothesis import HealthCheck, given, settings
 from qdrant_client import models
 
-import fairsync as fs
 from contract.test_indexes import (  # noqa: F401
     Build,
     Prices,
@@ -34,6 +33,7 @@ from contract.test_indexes import (  # noqa: F401
     test_users_and_items_of_any_float_type,
 )
 from fairsync.catalog import Catalog
+from fairsync.eligibility.eligible_items import make_eligibility
 from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.search import ExactIndex
 from fairsync.search.engines.qdrant import QdrantIndex
@@ -201,7 +201,7 @@ class TestExistingCollection:
         users = np.array([[[3.0, 2.0, 1.0]]])
         assert index.search(users, None, 2).rows.tolist() == [[0, 1]]
         assert index.search(users, np.array([0.0, 1.5]), 2).rows.tolist() == [[1, 0]]
-        eligible, _ = fs.eligible.make_eligibility(None, {"stock": {"at_least": 1}}, index.catalog, 1)
+        eligible, _ = make_eligibility(None, {"stock": {"at_least": 1}}, index.catalog, 1)
         assert index.search(users, None, 2, eligible).rows.tolist() == [[0, 2]]
 
     def test_ids_may_be_those_of_the_points(self) -> None:

@@ -13,7 +13,7 @@ from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.coordination.lease import Settlement
-from fairsync.eligible_slots import EligibleSlots
+from fairsync.eligibility.eligible_slots import EligibleSlots
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownPromiseError
 from fairsync.ledger import Entry, Ledger, MemoryLedger, SqlLedger
 from fairsync.schedule import Forecast, ScheduledPromise, Window

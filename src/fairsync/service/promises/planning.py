@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from fairsync.floors import group_capacities
 from fairsync.promises import Promise
+from fairsync.promises.floors import group_capacities
 from fairsync.promises.resolve import find_atoms
 from fairsync.promises.selection import conditions_of, is_selection
 from fairsync.schedule import Supply, check_promise, make_plan

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.errors import TooManyPreviewsError
-from fairsync.floors import group_capacities
 from fairsync.hindsight.dual_bound import ROUNDS, dual_bound
+from fairsync.promises.floors import group_capacities
 from fairsync.service.promises.columns import column_of
 from fairsync.service.promises.costs import MOST_GROUPS
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from fairsync.candidates import Candidates
-from fairsync.eligible import Rules
+from fairsync.eligibility.eligible_items import Rules
 from fairsync.service.promises.costs import Answered
 
 if TYPE_CHECKING:

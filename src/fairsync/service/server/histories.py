@@ -42,7 +42,7 @@ class Histories:
     """Computes user vectors from histories.
 
     Items that the model does not know are ignored, because catalogs change faster than models are trained. A user
-    without a known item has a zero vector, and is answered as a cold one (:mod:`fairsync.cold_start`).
+    without a known item has a zero vector, and is answered as a cold one (:mod:`fairsync.cold_start.cold_start`).
 
     Parameters
     ----------

@@ -14,8 +14,8 @@ import numpy as np
 
 from fairsync.catalog.arrays import to_values
 from fairsync.catalog.names import check_names, check_same_kind
+from fairsync.cold_start.fixed_list import FixedList
 from fairsync.errors import InvalidInputError
-from fairsync.fixed_list import FixedList
 from fairsync.inputs import check_users
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
-    from fairsync.eligible_slots import EligibleSlots, SlotForecast
+    from fairsync.eligibility.eligible_slots import EligibleSlots, SlotForecast
     from fairsync.explain.trace import BatchTrace
     from fairsync.ledger import Entry
+    from fairsync.loop.promise_costs import PromiseCosts
     from fairsync.policies import Sample
-    from fairsync.promise_costs import PromiseCosts
     from fairsync.promises.certificate import Certified
     from fairsync.search import Hits
 

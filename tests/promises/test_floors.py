@@ -10,9 +10,9 @@ from scipy.optimize import linprog
 
 from fairsync.catalog import Catalog, Groups
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownGroupError
-from fairsync.floors import can_be_met, changed_terms, check_reachable, make_terms, resolve_floors
 from fairsync.ledger import Totals
 from fairsync.policies import Terms
+from fairsync.promises.floors import can_be_met, changed_terms, check_reachable, make_terms, resolve_floors
 from fairsync.retriever import FairRetriever
 from worlds import World, make_world
 

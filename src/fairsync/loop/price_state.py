@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.batch import Batch
 from fairsync.catalog.groups import grow
-from fairsync.eligible_slots import EligibleSlots
+from fairsync.eligibility.eligible_slots import EligibleSlots
+from fairsync.loop.batch import Batch
+from fairsync.loop.promise_costs import PromiseCosts
 from fairsync.policies import Feedback, Sample
-from fairsync.promise_costs import PromiseCosts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

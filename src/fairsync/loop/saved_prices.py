@@ -19,22 +19,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.catalog.atoms import Membership
-from fairsync.certificate_opening import terms_in_force
-from fairsync.certificate_state import CertificateState
-from fairsync.concession import Concession
-from fairsync.eligible_slots import EligibleSlots
+from fairsync.eligibility.eligible_slots import EligibleSlots
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.inputs import check_seconds
 from fairsync.ledger import Totals
+from fairsync.loop.certificate_opening import terms_in_force
+from fairsync.loop.certificate_state import CertificateState
+from fairsync.loop.concession import Concession
+from fairsync.loop.price_state import PriceState
+from fairsync.loop.promise_costs import PromiseCosts
+from fairsync.loop.spending import Spending
 from fairsync.policies import Sample, Terms
 from fairsync.policies.serialization import dump_state, dump_value, load_state, load_value
-from fairsync.price_state import PriceState
-from fairsync.promise_costs import PromiseCosts
-from fairsync.spending import Spending
 
 if TYPE_CHECKING:
     from fairsync.ledger import Ledger
-    from fairsync.loop import LoopState
+    from fairsync.loop.loop_state import LoopState
     from fairsync.policies import Policy
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from effort import effort
 from fairsync.candidates import Candidates
 from fairsync.catalog import Catalog
-from fairsync.cold_start import WINDOW, ColdStart
+from fairsync.cold_start.cold_start import WINDOW, ColdStart
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex

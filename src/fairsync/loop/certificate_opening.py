@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.catalog.groups import grow
-from fairsync.certificate_state import CertificateState
 from fairsync.errors import InvalidInputError
+from fairsync.loop.certificate_state import CertificateState
 from fairsync.policies.base import NO_CAP
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairsync.concession import Concession
+    from fairsync.loop.concession import Concession
+    from fairsync.loop.progress import Progress
+    from fairsync.loop.spending import Spending
     from fairsync.policies import Policy, Terms
-    from fairsync.progress import Progress
-    from fairsync.spending import Spending
 
 _log = logging.getLogger(__name__)
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from fairsync.errors import FairSyncError
-from fairsync.floors import make_terms
 from fairsync.inputs import check_users
 from fairsync.ledger import Totals
-from fairsync.loop import LoopState
+from fairsync.loop.loop_state import LoopState
+from fairsync.loop.serving import serve
 from fairsync.policies import NoPolicy, make_policy
 from fairsync.policies.base import Floats
+from fairsync.promises.floors import make_terms
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
-from fairsync.serving import serve
 from worlds import make_world
 
 

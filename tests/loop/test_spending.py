@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 import fairsync as fs
-from fairsync.loop import LoopState
+from fairsync.loop.loop_state import LoopState
 
 K, HORIZON = 8, 480
 

@@ -12,27 +12,13 @@ from scipy.sparse import csr_matrix
 
 from effort import effort
 from fairsync.catalog import Catalog
-from fairsync.eligible import make_eligibility
+from fairsync.eligibility.eligible_items import make_eligibility
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
-from fairsync.floors import can_be_met
+from fairsync.promises.floors import can_be_met
 from fairsync.retriever import FairRetriever
-from worlds import make_world
+from worlds import floors_at_the_edge, make_world
 
 Ints = npt.NDArray[np.int64]
-
-
-def floors_at_the_edge(rng: np.random.Generator, capacities: Ints, k: int, horizon: int) -> dict[int, int]:
-    """Floors that cannot be raised: either every slot is promised, or every group has all that is possible."""
-    wanted, left = np.zeros(len(capacities), dtype=np.int64), horizon * k
-    for group in rng.permutation(len(capacities)):
-        wanted[group] = min(left, horizon * int(capacities[group]))
-        left -= int(wanted[group])
-    for _ in range(3):  # move some of it, so that several groups are tight at the same time
-        a, b = rng.integers(len(capacities), size=2)
-        much = min(int(wanted[a]), horizon * int(capacities[b]) - int(wanted[b])) // 2
-        wanted[a] -= much
-        wanted[b] += much
-    return {int(group): int(floor) for group, floor in enumerate(wanted)}
 
 
 def against_the_neediest(retriever: FairRetriever, scores: npt.NDArray[np.float64], e: int, rng: Any) -> list[int]:

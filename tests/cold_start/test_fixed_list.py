@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fairsync.candidates import Candidates
 from fairsync.catalog import Catalog
-from fairsync.fixed_list import FixedList
+from fairsync.cold_start.fixed_list import FixedList
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits
 from fairsync.search.eligibility import Eligibility

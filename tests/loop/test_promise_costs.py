@@ -8,8 +8,8 @@ import pytest
 
 from fairsync.catalog import Catalog
 from fairsync.ledger import SqlLedger
+from fairsync.loop.promise_costs import PromiseCosts, given_up_by_group
 from fairsync.policies.none import NoPolicy
-from fairsync.promise_costs import PromiseCosts, given_up_by_group
 from fairsync.retriever import FairRetriever
 
 RNG = np.random.default_rng(5)

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from fairsync.calibration import calibrate
 from fairsync.errors import InvalidInputError
-from fairsync.floors import make_terms
 from fairsync.ledger import Totals
-from fairsync.loop import LoopState
+from fairsync.loop.calibration import calibrate
+from fairsync.loop.loop_state import LoopState
 from fairsync.policies import make_policy
+from fairsync.promises.floors import make_terms
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
 from worlds import make_world

@@ -9,14 +9,14 @@ import numpy as np
 
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_users
+from fairsync.loop.serving import make_sample
 from fairsync.policies import Feedback
-from fairsync.serving import make_sample
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from fairsync.catalog import Catalog
-    from fairsync.loop import LoopState
+    from fairsync.loop.loop_state import LoopState
     from fairsync.policies import Policy, Terms
     from fairsync.search import Index
 

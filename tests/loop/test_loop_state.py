@@ -7,15 +7,15 @@ import pytest
 
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
-from fairsync.floors import make_terms
 from fairsync.inputs import check_users
 from fairsync.ledger import Entry, MemoryLedger, Totals
-from fairsync.loop import LoopState
+from fairsync.loop.loop_state import LoopState
+from fairsync.loop.progress import Progress
+from fairsync.loop.serving import serve
 from fairsync.policies import Feedback, NoPolicy, Terms, make_policy
-from fairsync.progress import Progress
+from fairsync.promises.floors import make_terms
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
-from fairsync.serving import serve
 from worlds import make_world
 
 TWO = Catalog(np.eye(2), ["a", "b"])

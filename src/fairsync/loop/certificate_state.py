@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.catalog.groups import grow
-from fairsync.concession import Concession, concede, conceded
 from fairsync.errors import InvalidInputError
+from fairsync.loop.concession import Concession, concede, conceded
 from fairsync.promises.certificate import find_certificate, is_certificate, renew
 from fairsync.promises.plan_bounds import PlanBounds
 

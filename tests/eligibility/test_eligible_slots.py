@@ -14,16 +14,15 @@ from effort import effort
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.lease import Settlement
-from fairsync.eligible import make_eligibility
-from fairsync.eligible_slots import CountedSlots, EligibleSlots, SlotForecast, highest_mean, lowest_mean
+from fairsync.eligibility.eligible_items import make_eligibility
+from fairsync.eligibility.eligible_slots import CountedSlots, EligibleSlots, SlotForecast, highest_mean, lowest_mean
 from fairsync.guard import AskedSlots
+from fairsync.loop.serving import serve
 from fairsync.policies import Guaranteed, Terms
 from fairsync.policies.base import Feedback
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
-from fairsync.serving import serve
-from test_eligible import floors_at_the_edge
-from worlds import make_world
+from worlds import floors_at_the_edge, make_world
 
 Ints = npt.NDArray[np.int64]
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync import guard
-from fairsync.batch import Batch, ServedBatch
-from fairsync.eligible_slots import EligibleSlots
+from fairsync.eligibility.eligible_slots import EligibleSlots
 from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.explain.trace import BatchTrace
 from fairsync.guard.price_limits import PriceLimits
 from fairsync.ledger import Entry
+from fairsync.loop.batch import Batch, ServedBatch
+from fairsync.loop.promise_costs import PromiseCosts, given_up_by_group, given_up_by_promise
 from fairsync.policies import Sample, Terms
 from fairsync.policies.base import NO_CAP
-from fairsync.promise_costs import PromiseCosts, given_up_by_group, given_up_by_promise
 from fairsync.promises.certificate import Certified, prune
 from fairsync.promises.shown import Shown
 from fairsync.search import Hits
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
+    from fairsync.cold_start.fixed_list import FixedList
     from fairsync.explain.trace import Replaced
-    from fairsync.fixed_list import FixedList
     from fairsync.search import Index
     from fairsync.search.eligibility import Eligibility
 

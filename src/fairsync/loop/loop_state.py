@@ -4,7 +4,7 @@ It is a set of pure functions of a small, immutable state (:class:`LoopState`). 
 
     state = state.begin(terms, policy)                              # a new horizon or price batch, if one is due
     batch = state.next_batch(terms, policy, n)                      # requests, prices, missing exposures
-    served = serve(batch, catalog, index, users)                    # fairsync.serving: search and guard
+    served = serve(batch, catalog, index, users)                    # fairsync.loop.serving: search and guard
     state, entry = state.record(policy, served.entry, served.sample, served.costs)
 
 and writes the entry to the ledger. :class:`fairsync.FairRetriever` does all of this in one process. A coordinator does
@@ -21,32 +21,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.catalog.groups import grow
-from fairsync.certificate_opening import (
+from fairsync.eligibility.eligible_slots import EligibleSlots
+from fairsync.errors import InvalidInputError
+from fairsync.ledger import Entry
+from fairsync.loop.certificate_opening import (
     check_caps,
     concession_of,
     open_certificate,
     require_certificate,
     terms_in_force,
 )
-from fairsync.eligible_slots import EligibleSlots
-from fairsync.errors import InvalidInputError
-from fairsync.floors import can_be_met, check_reachable
-from fairsync.ledger import Entry
-from fairsync.price_state import PriceState
-from fairsync.progress import Progress
-from fairsync.promise_costs import PromiseCosts
+from fairsync.loop.price_state import PriceState
+from fairsync.loop.progress import Progress
+from fairsync.loop.promise_costs import PromiseCosts
+from fairsync.loop.spending import Spending
 from fairsync.promises.certificate import is_certificate
+from fairsync.promises.floors import can_be_met, check_reachable
 from fairsync.promises.promise import EVERY_SLOT
-from fairsync.spending import Spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from fairsync.batch import Batch
-    from fairsync.certificate_state import CertificateState
     from fairsync.ledger import Totals
+    from fairsync.loop.batch import Batch
+    from fairsync.loop.certificate_state import CertificateState
     from fairsync.policies import Policy, Sample, Terms
     from fairsync.promises.certificate import Certified
 
@@ -207,8 +207,8 @@ class LoopState:
         policy
             The policy that makes the prices.
         entry, sample, costs, slots, certified, reached, last_relevance
-            As :func:`fairsync.serving.serve` returned them. Without costs, those of the horizon are unknown. Without
-            slots, the requests could show what was declared.
+            As :func:`fairsync.loop.serving.serve` returned them. Without costs, those of the horizon are unknown.
+            Without slots, the requests could show what was declared.
         """
         before = self.progress.totals.requests
         progress, entry = self.progress.record(entry)

@@ -9,8 +9,8 @@ import numpy as np
 
 from fairsync.catalog.changes import CatalogChange
 from fairsync.errors import InvalidInputError
-from fairsync.floors import changed_terms, make_terms
 from fairsync.plan import give_way
+from fairsync.promises.floors import changed_terms, make_terms
 from fairsync.promises.resolve import ResolvedPromises, resolve_promises
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
-    from fairsync.floors import Floors
     from fairsync.policies import Terms
     from fairsync.policies.base import Counts
     from fairsync.promises import Promise
+    from fairsync.promises.floors import Floors
     from fairsync.promises.plan_bounds import PlanBounds
 
 
