@@ -11,23 +11,21 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from fairsync.catalog import Catalog
-from fairsync.catalog.catalog import GROUP
 from fairsync.catalog.groups import Groups, grow
 from fairsync.closing import Closable, NoCopies
-from fairsync.coordination.counted import Counted, bounds_of, column_of, selections_in, with_labels
+from fairsync.coordination.counted import bounds_of
 from fairsync.coordination.local_state import LocalState
-from fairsync.coordination.targets import Targets, check_promises, make_targets, needs_every_slot
+from fairsync.coordination.promised_items import PromisedItems, promise_groups
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
-from fairsync.inputs import check_catalog, check_counts, check_positive, check_seconds
+from fairsync.inputs import check_counts, check_positive, check_seconds
 from fairsync.ledger import Entry, MemoryLedger, SqlLedger, open_ledger
 from fairsync.loop.calibration import calibrate
 from fairsync.loop.commitment import Commitment
 from fairsync.loop.saved_prices import PriceSaver
 from fairsync.policies import Policy, make_policy
-from fairsync.promises.floors import changed_terms, make_terms, resolve_floors
+from fairsync.promises.floors import changed_terms, make_terms
 from fairsync.promises.promise import Promise
-from fairsync.promises.resolve import find_atoms, restore_promises
-from fairsync.promises.selection import conditions_of, is_selection, selection_name
+from fairsync.promises.selection import conditions_of, is_selection
 from fairsync.report import Report, make_report
 from fairsync.report.gave_way import GaveWay, find_given_way
 from fairsync.report.outlook import PromiseOutlook, promise_outlook
@@ -147,17 +145,19 @@ class Coordinator(NoCopies, Closable):
             raise InvalidInputError(f"a coordinator needs a catalog, or its groups, got {type(catalog).__name__}.")
         lease_seconds = check_seconds(lease_seconds, "lease_seconds", above=0)
         save_seconds = check_seconds(save_seconds, "save_seconds")
-        self.policy, self._commitment = make_policy(policy), cast("Commitment | None", None)
-        self._catalog, self._batch_size = catalog if isinstance(catalog, Catalog) else None, batch_size
-        self._counted: Counted | None = None  # selections, once targets speak of them
+        self.policy, self._batch_size = make_policy(policy), batch_size
+        self._promised = PromisedItems(catalog if isinstance(catalog, Catalog) else None)
         if promises is None:
             terms = make_terms(
                 catalog, k, floors, horizon, batch_size, auto_restart=auto_restart, max_exclude=max_exclude
             )
             groups = Groups(list(catalog.labels), catalog.group_sizes)
         else:
-            self._commitment = self._committed(catalog, k, floors, promises, horizon, batch_size, max_exclude)
-            groups, terms = _promise_groups(self._commitment), self._commitment.terms
+            if not isinstance(catalog, Catalog):
+                raise InvalidInputError("a coordinator with promises needs the catalog, not its groups alone.")
+            commitment = Commitment.of(catalog, k, floors, promises, horizon, batch_size, max_exclude)
+            self._promised = PromisedItems(catalog, commitment)
+            groups, terms = promise_groups(commitment), commitment.terms
             if not auto_restart:
                 raise InvalidInputError("promises over a horizon end with it: auto_restart=False is for floors.")
         self.replica, self.lease_seconds, self.save_seconds = replica, lease_seconds, save_seconds
@@ -201,9 +201,7 @@ class Coordinator(NoCopies, Closable):
     @property
     def promises(self) -> tuple[Promise, ...] | None:
         """The promises, or what each column selects, once targets speak of selections; None for floors of groups."""
-        if self._counted is not None:
-            return self._counted.promises
-        return None if self._commitment is None else self._commitment.promises
+        return self._promised.promises
 
     @property
     def k(self) -> int:
@@ -395,19 +393,20 @@ class Coordinator(NoCopies, Closable):
         if (more is None) == (promises is None):
             raise InvalidInputError("give either more, the exposures of each group, or promises.")
 
-        given = None if promises is None else self._named(promises, groups)  # without the lock: they may be thousands
+        # Without the lock: they may be thousands.
+        given = None if promises is None else self._promised.named(promises, groups)
 
         def attempt() -> bool:
-            counted, targets = self._targets(more, given, requests, groups)
-            before, self._counted = (self._counted, self._catalog), counted
-            if isinstance(groups, Catalog):
-                self._catalog = groups
+            before, extend = self._promised, self._state.extended_groups
+            after, targets = before.aim(more, given, requests, groups, self.groups, self.terms, extend)
+            self._promised = after
             try:
                 return self._state.set_targets(targets, restart_at, saves, audit, since)
             finally:
+                counted = after.counted
                 in_force = counted is None or self.terms.membership is counted.atoms.membership
-                if self._counted is counted and not in_force:  # nothing was changed
-                    self._counted, self._catalog = before
+                if self._promised is after and not in_force:  # nothing was changed
+                    self._promised = before
 
         self._retry(attempt)
 
@@ -420,79 +419,17 @@ class Coordinator(NoCopies, Closable):
             self._state.refresh()
             terms, totals = self.terms, self.totals()
             left, missing = max(terms.horizon - totals.requests, 1), np.maximum(terms.floors - totals.exposures, 0)
-            if self._counted is None:
+            counted = self._promised.counted
+            if counted is None:
                 more = dict(zip(self.labels, missing.tolist(), strict=True))
                 self.set_targets(more, left, groups=catalog)
             else:
-                promises = bounds_of(self._counted, terms, missing, totals)
+                promises = bounds_of(counted, terms, missing, totals)
                 self.set_targets(requests=left, groups=catalog, promises=promises, since=totals)
-
-    def _targets(
-        self,
-        more: Floors | None,
-        given: Sequence[tuple[Label, Promise]] | None,
-        requests: int,
-        groups: Grouped | None,
-    ) -> tuple[Counted | None, Targets]:
-        """Return the targets, and what is counted, if it is more than the labels of groups."""
-        if given is None and self._counted is None:
-            known = self.groups if groups is None else self._state.extended_groups(groups)
-            return None, Targets(known, requests, (resolve_floors(0 if more is None else more, known),))
-        catalog = groups if isinstance(groups, Catalog) else self._catalog
-        if given is None:
-            assert self._counted is not None
-            floors = resolve_floors(0 if more is None else more, self.groups)
-            given = [
-                (label, replace(one, at_least=floor))
-                for label, one, floor in zip(self.labels, self._counted.promises, floors.tolist(), strict=True)
-                if floor or label in self._counted.selections
-            ]
-        selections = selections_in([label for label, _ in given])
-        is_refined = self._counted is not None
-        known = self.groups if groups is None or is_refined else self._state.extended_groups(groups)
-        known = with_labels(known, [label for label, _ in given if label not in selections])
-        is_plain = not selections and all(
-            one.at_most is None and one.at_most_per_list is None and one.max_price is None for _, one in given
-        )
-        if not is_refined and is_plain:
-            return None, make_targets(known, given, requests, self.k, None)
-        if not isinstance(catalog, Catalog) or (groups is not None and groups is not catalog):
-            raise InvalidInputError("promises about selections need the catalog, not its groups alone.")
-        return self._overlapping_targets(check_catalog(catalog), known.labels, given, selections, requests)
-
-    def _named(self, promises: Sequence[Promise], groups: Grouped | None) -> list[tuple[Label, Promise]]:
-        """Return promises, each with the label of its column."""
-        catalog = groups if isinstance(groups, Catalog) else self._catalog
-        attribute = GROUP if catalog is None else catalog.group_attribute
-        return [(column_of(promise.where, attribute), promise) for promise in check_promises(promises)]
-
-    def _overlapping_targets(
-        self,
-        catalog: Catalog,
-        columns: Sequence[Label],
-        given: Sequence[tuple[Label, Promise]],
-        selections: frozenset[str],
-        requests: int,
-    ) -> tuple[Counted, Targets]:
-        """Return targets with atoms; with those that fill every slot, where lists can be filled only by a plan."""
-        max_exclude, every = self.terms.max_exclude, selection_name({})
-        if self._counted is not None and every in self._counted.selections:
-            selections |= {every}
-        counted = Counted.of(catalog, columns, selections, self._counted)
-        targets = make_targets(counted.groups, given, requests, self.k, counted.atoms, selections)
-        if not needs_every_slot(targets, self.k, max_exclude):
-            return counted, targets
-        if every not in selections:
-            selections |= {every}
-            counted = Counted.of(catalog, columns, selections, self._counted)
-            targets = make_targets(counted.groups, given, requests, self.k, counted.atoms, selections)
-        if needs_every_slot(targets, self.k, max_exclude, _SPARE * requests):
-            targets = targets.first(every, requests * self.k)
-        return counted, targets
 
     def column_of(self, where: Where) -> Label:
         """Return the label under which a selection is counted, whether it is or not: see `labels`."""
-        return column_of(where, GROUP if self._catalog is None else self._catalog.group_attribute)
+        return self._promised.column_of(where)
 
     def promise(
         self,
@@ -528,14 +465,14 @@ class Coordinator(NoCopies, Closable):
                 raise InvalidInputError("a coordinator with promises needs the catalog, not its groups alone.")
             after = before.changed(catalog or before.catalog, floors, promises, horizon)
             may_wait = time.monotonic() < deadline
-            if not self._state.promise(_promise_groups(after), after.terms, may_wait=may_wait, promises=after.promises):
+            if not self._state.promise(promise_groups(after), after.terms, may_wait=may_wait, promises=after.promises):
                 return False
-            self._commitment = after
+            self._promised = replace(self._promised, commitment=after)
             return True
 
         def attempt() -> bool:  # the promise may be changed by others between two attempts
-            if self._commitment is not None:
-                return attempt_promises(self._commitment)
+            if self._promised.commitment is not None:
+                return attempt_promises(self._promised.commitment)
             if promises is not None:
                 raise InvalidInputError("this coordinator keeps floors of groups: make one with promises.")
             groups = self.groups if catalog is None else self._state.extended_groups(catalog)
@@ -548,8 +485,8 @@ class Coordinator(NoCopies, Closable):
         """Learn prices from past requests over these items; see :meth:`fairsync.FairRetriever.calibrate`."""
         with self._changed:
             self._state.refresh()
-            if self._commitment is not None:  # by atom, which the caller's catalog and index do not know
-                catalog = self._commitment.searched
+            if self._promised.commitment is not None:  # by atom, which the caller's catalog and index do not know
+                catalog = self._promised.commitment.searched
                 index = make_index("exact", catalog)
             calibrated = calibrate(self._state.loop, self.terms, self.policy, catalog, index, past_users)
             self._state.price_state = calibrated.price_state
@@ -653,7 +590,7 @@ class Coordinator(NoCopies, Closable):
         if ledger.fence is not None:
             raise InvalidInputError("this ledger object has a coordinator already: open another one with shared=True.")
         state = join_ledger(
-            ledger, groups, terms, self.policy, self.lease_seconds, if_differs, self._resolve, self._promises_made
+            ledger, groups, terms, self.policy, self.lease_seconds, if_differs, self._follow, self._promised.made
         )
         self._election = LeaderElection(ledger.database)
         ledger.fence = self._election.check
@@ -661,61 +598,15 @@ class Coordinator(NoCopies, Closable):
 
     def _restore_selections(self) -> None:
         """Count the selections that the saved prices know, so that these can be used; targets follow."""
-        known = None if self._catalog is None else self._saver.saved_membership()
-        if self._catalog is None or known is None or known.n_promises > len(self.labels):
-            return
-        selections = selections_in([self.labels[code] for code in np.unique(known.promises).tolist()])
-        self._counted = Counted.of(self._catalog, self.labels, selections, known=known)
-        nothing = np.zeros(len(self._counted.labels), dtype=np.int64)
-        self._state.set_targets(
-            Targets(self._counted.groups, 1, (nothing,), atoms=self._counted.atoms, selections=selections)
-        )
+        restored = self._promised.restored(self.labels, self._saver.saved_membership())
+        if restored is not None:
+            self._promised, targets = restored
+            self._state.set_targets(targets)
 
-    @property
-    def _promises_made(self) -> tuple[Promise, ...] | None:
-        return None if self._commitment is None else self._commitment.promises
-
-    def _resolve(self, shared: SharedTerms) -> Atoms | None:
+    def _follow(self, shared: SharedTerms) -> Atoms | None:
         """Return the atoms of the items here under the promise of a shared ledger, and count by it from now on."""
-        if not shared.overlaps:
-            self._counted = None
-            return None
-        if self._catalog is None:
-            raise InvalidInputError("the ledger has promises about selections: they need the catalog, not its groups.")
-        if shared.promises is None:
-            selections = frozenset(shared.selections or ())
-            known = self._saver.saved_membership() if self._counted is None else None
-            if known is not None and known.n_promises > len(shared.groups.labels):
-                known = None
-            labels = shared.groups.labels
-            counted = Counted.of(self._catalog, labels, selections, self._counted, known, grows=False)
-            self._counted = counted
-            return counted.atoms
-        promises, before = tuple(map(Promise.from_dict, shared.promises)), self._commitment
-        if before is not None and before.resolved is not None and before.promises == promises:
-            return before.resolved.atoms
-        wheres = None if before is None else [one.where for one in before.promises or ()]
-        same = wheres is not None and [one.where for one in promises[: len(wheres)]] == wheres
-        atoms_before = before.resolved.atoms if before is not None and before.resolved is not None and same else None
-        atoms = find_atoms(self._catalog, promises, atoms_before)
-        terms = shared.terms(self._batch_size, atoms)
-        resolved = restore_promises(self._catalog, promises, terms)
-        self._commitment = Commitment(self._catalog, resolved.atoms.catalog(self._catalog), terms, resolved)
-        return resolved.atoms
-
-    @staticmethod
-    def _committed(
-        catalog: Grouped,
-        k: int,
-        floors: Floors,
-        promises: Sequence[Promise],
-        horizon: int,
-        batch_size: int,
-        max_exclude: int,
-    ) -> Commitment:
-        if not isinstance(catalog, Catalog):
-            raise InvalidInputError("a coordinator with promises needs the catalog, not its groups alone.")
-        return Commitment.of(catalog, k, floors, promises, horizon, batch_size, max_exclude)
+        self._promised, atoms = self._promised.followed(shared, self._batch_size, self._saver.saved_membership)
+        return atoms
 
     def _release_ledger(self) -> None:
         if self._election is not None:
@@ -723,10 +614,3 @@ class Coordinator(NoCopies, Closable):
             cast("SqlLedger", self.ledger).fence = None
         if self._owns_ledger:
             self.ledger.close()
-
-
-def _promise_groups(commitment: Commitment) -> Groups:
-    """Return the names of the promises, with the number of items of each."""
-    membership = commitment.terms.membership
-    assert membership is not None
-    return Groups(list(commitment.labels), membership.exposures(commitment.searched.group_sizes))
