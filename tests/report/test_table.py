@@ -1,6 +1,10 @@
 """The table and the text of a report."""
 
 import math
+from io import StringIO
+
+import pytest
+from rich.console import Console
 
 from fairsync.report.table import by_need
 from report.made import report
@@ -33,6 +37,29 @@ def test_the_text_has_the_cost_of_each_promise() -> None:
     assert max(map(len, lines.values())) <= 100
     unmeasured = str(report([40], [20], subsidies=[0.0], given_up=[math.nan]))
     assert "–" in unmeasured
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (60, ["floor", "exposures"]),
+        (80, ["floor", "exposures", "share", "cost"]),
+        (100, ["floor", "exposures", "share", "price", "cost"]),
+        (120, ["floor", "exposures", "share", "of", "floor", "price", "mean", "subsidy", "cost"]),
+    ],
+)
+def test_a_narrow_terminal_has_fewer_columns_and_whole_figures(width: int, columns: list[str]) -> None:
+    made = report(
+        [1_234_567, 30, 20], [20, 1_000_000, 0], labels=["a category with a long name", "g1", "g2"],
+        prices=[0.0, -0.125, 0.0], subsidies=[0.0, 15.0, 0.0], given_up=[0.0, 2.5, 0.0],
+    )  # fmt: skip
+    file = StringIO()
+    Console(width=width, file=file, color_system=None).print(made)
+    lines = {line.split()[0]: line.split() for line in file.getvalue().splitlines() if line.strip()}
+    assert lines["group"] == ["group", *columns, "status"]
+    assert {"20", "1,234,567", "kept"} <= set(lines["a"])
+    assert lines["g1"][:3] == ["g1", "1,000,000", "30"]
+    assert lines["g1"][-1] == "missed"
 
 
 def test_the_text_without_promises() -> None:

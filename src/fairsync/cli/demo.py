@@ -140,7 +140,7 @@ def demo(
     path.write_text(text + "\n", encoding="utf-8")
     if as_json:
         typer.echo(text)
-    screen.print(comparison(reports, best, recalls))
+    screen.print(comparison(reports, best, recalls, screen.width))
     screen.print(reports[_RUNS[-1]])
     bullets = Table.grid(padding=(0, 1))
     for sentence in sentences:

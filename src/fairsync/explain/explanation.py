@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from fairsync.errors import FairSyncError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
 
     from fairsync.catalog.groups import Label
 
 Absence: TypeAlias = Literal["excluded", "condition", "price", "forced", "relevance", "missed"]
 """Why an item is not a candidate."""
 FIXED_LIST = "fixed list"
+# From this width of a terminal on, a table has all columns.
+_WIDE = 110
 """The reason of a candidate that is there because the answer begins with a given list of items."""
 
 
@@ -205,16 +207,18 @@ class Explanation:
             candidates.append(ExplainedCandidate(**{**one, "prices": prices}))
         return cls(tuple(candidates), document["cut"], document["depth"])
 
-    def __rich__(self) -> RenderableType:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         from rich import box  # here, because it takes long to import
-        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
+        is_narrow = options.max_width < _WIDE
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         table.add_column("id", overflow="ellipsis", max_width=24)
-        table.add_column("group", overflow="ellipsis", max_width=24)
-        for name in ("relevance", "price", "score", "rank without prices"):
+        table.add_column("group", overflow="ellipsis", max_width=12 if is_narrow else 24)
+        # The score is relevance minus price, which a reader of a narrow table can subtract.
+        numbers = ("relevance", "price") if is_narrow else ("relevance", "price", "score")
+        for name in (*numbers, "plain rank" if is_narrow else "rank without prices"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("why", overflow="ellipsis")
         table.add_column("displaced", overflow="ellipsis", max_width=24)
@@ -222,10 +226,11 @@ class Explanation:
             rank = f"> {self.depth:,}" if one.plain_rank is None else f"{one.plain_rank:,}"
             displaced = "–" if one.displaced is None else str(one.displaced)
             price = "masked" if one.price == math.inf else "0" if not one.price else f"{one.price:.4f}"
-            numbers = [f"{one.relevance:.4f}", price, f"{one.score:.4g}"]
-            numbers = [text.replace("-", "−") for text in numbers]
-            table.add_row(Text(str(one.id)), Text(str(one.group)), *numbers, rank, Text(one.reason), Text(displaced))
-        return Group(table, Text("\n" + " · ".join(self._summary())))
+            cells = (f"{one.relevance:.4f}", price, f"{one.score:.4g}")[: len(numbers)]
+            signed = [text.replace("-", "−") for text in cells]
+            table.add_row(Text(str(one.id)), Text(str(one.group)), *signed, rank, Text(one.reason), Text(displaced))
+        yield table
+        yield Text("\n" + " · ".join(self._summary()))
 
     def _summary(self) -> list[str]:
         words = [] if self.cut is None else [f"cut at {self.cut:.4g}".replace("-", "−")]
@@ -237,10 +242,10 @@ class Explanation:
         return words
 
     def __str__(self) -> str:
-        from rich.console import Console
+        from rich import console
 
         text = StringIO()
-        Console(file=text, width=140, color_system=None, force_terminal=False, legacy_windows=False).print(self)
+        console.Console(file=text, width=140, color_system=None, force_terminal=False, legacy_windows=False).print(self)
         return "\n".join(line.rstrip() for line in text.getvalue().strip("\n").splitlines())
 
 

@@ -17,12 +17,12 @@ from fairsync.report.compare import check_comparable, compare
 from fairsync.report.outlook import promise_outlooks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from os import PathLike
 
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
 
     from fairsync.catalog.groups import Label
     from fairsync.eligibility.eligible_slots import EligibleSlots
@@ -332,16 +332,16 @@ class Report:
             save(figure, path)
         return figure
 
-    def __rich__(self) -> RenderableType:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         from fairsync.report.table import render  # here, because rich takes long to import
 
-        return render(self)
+        return render(self, options.max_width)
 
     def __str__(self) -> str:
-        from rich.console import Console
+        from rich import console
 
         text = StringIO()
-        Console(file=text, width=100, color_system=None, force_terminal=False, legacy_windows=False).print(self)
+        console.Console(file=text, width=100, color_system=None, force_terminal=False, legacy_windows=False).print(self)
         return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
 
     def __repr__(self) -> str:

@@ -7,14 +7,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from fairsync.report.columns import Column, fitting
 from fairsync.text import count, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import RenderableType
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _ALL = 40  # up to this number of groups, every group has a row
 _FEW, _SOME = 10, 24  # minimum and maximum number of rows if there are more groups
+_LONGEST_NAME = 32  # width in characters
 _BAR = 12  # width in characters
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _ORDER: tuple[Status, ...] = ("exceeded", "missed", "gave way", "behind", "on track", "kept", "no promise")
@@ -39,48 +40,62 @@ _STYLES = {
 }
 
 
-def render(report: Report) -> RenderableType:
-    """Return the table, the key figures and a summary of a report."""
+def render(report: Report, width: int) -> Iterator[RenderableType]:
+    """Yield the table, the key figures and a summary of a report, for a terminal of this width."""
     ordered = by_need(report)
     visible = ordered if len(ordered) <= _ALL else ordered[: _rows(report)]
     title = f"policy {report.policy} · k {report.k} · prices renewed every {count(report.batch_size, 'request')}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    # This column shrinks on a narrow terminal.
-    table.add_column(report.noun, overflow="ellipsis", min_width=None if report.caps is None else 14, max_width=32)
-    table.add_column("floor", justify="right", no_wrap=True)
-    caps = {label: cap for label, cap in (report.caps or {}).items() if label in set(visible)}
-    if caps:
-        table.add_column("cap", justify="right", no_wrap=True)
-    table.add_column("exposures", justify="right", no_wrap=True)
-    table.add_column("share of floor", no_wrap=True)
-    table.add_column("price", justify="right", no_wrap=True)
-    if report.mean_subsidies is not None:
-        if report.outlooks is None:  # there is no room for both
-            table.add_column("mean subsidy", justify="right", no_wrap=True)
-        table.add_column("cost", justify="right", no_wrap=True)
-    if report.outlooks is not None:
-        table.add_column("could show", justify="right", no_wrap=True)
-    table.add_column("status", no_wrap=True)
-    for label in visible:
-        floor, exposures, status = report.floors[label], report.exposures[label], report.status[label]
-        table.add_row(
-            Text(str(label)),
-            f"{floor:,}" if floor or report.caps is None else "",
-            *([f"{caps[label]:,}" if label in caps else ""] if caps else []),
-            f"{exposures:,}",
-            Text(share_bar(exposures, floor), style=_STYLES[status]),
-            price_text(report.prices[label]),
-            *_spent(report, label),
-            *_could_show(report, label),
-            _standing(report, label),
+    columns = fitting(list(_columns(report, visible)), width)
+    for place, column in enumerate(columns):
+        table.add_column(
+            column.heading,
+            justify="right" if column.is_number else "left",
+            no_wrap=place > 0,
+            overflow="ellipsis",
+            max_width=_LONGEST_NAME if place == 0 else None,
+            min_width=None if place == 0 else column.width,
         )
-    parts: list[RenderableType] = [table]
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*cells)
+    yield table
     if len(visible) < len(ordered):
-        parts.append(Text(_left_out(report, ordered[len(visible) :]) + "\n", style="dim"))
-    parts.append(Text(" · ".join(summary(report)), style="bold"))
-    parts.append(Text(reading(report)))
-    parts.extend(Text(line) for line in reasons(report))
-    return Group(*parts)
+        yield Text(_left_out(report, ordered[len(visible) :]) + "\n", style="dim")
+    yield Text(" · ".join(summary(report)), style="bold")
+    yield Text(reading(report))
+    for line in reasons(report):
+        yield Text(line)
+
+
+def _columns(report: Report, labels: Sequence[Label]) -> Iterator[Column]:
+    """Yield the columns of the table. On a narrow terminal the bars go first, costs last."""
+    floors, exposures = report.floors, report.exposures
+    caps = {label: cap for label, cap in (report.caps or {}).items() if label in set(labels)}
+    styles = [_STYLES[report.status[label]] for label in labels]
+
+    def shares(draw: Callable[[int, int], str]) -> list[Text]:
+        return [Text(draw(exposures[label], floors[label]), style) for label, style in zip(labels, styles, strict=True)]
+
+    def of_promises(text: Callable[[Label], str]) -> list[str]:
+        return [text(label) if label in report.promised_set else "" for label in labels]
+
+    yield Column(report.noun, [Text(str(label)) for label in labels], is_number=False)
+    yield Column("floor", [f"{floors[one]:,}" if floors[one] or report.caps is None else "" for one in labels])
+    if caps:
+        yield Column("cap", [f"{caps[label]:,}" if label in caps else "" for label in labels])
+    yield Column("exposures", [f"{exposures[label]:,}" for label in labels])
+    short = Column("share", shares(share_text), dispensable=2)
+    yield Column("share of floor", shares(share_bar), is_number=False, dispensable=6, short=short)
+    yield Column("price", [price_text(report.prices[label]) for label in labels], dispensable=3)
+    if (means := report.mean_subsidies) is not None:
+        costs = report.costs
+        yield Column("mean subsidy", of_promises(lambda one: price_text(means.get(one, 0.0))), dispensable=5)
+        spent = of_promises(lambda one: "–" if costs is None else _share(report, costs[one]))
+        yield Column("cost", spent, dispensable=1)
+    if (outlooks := report.outlooks) is not None:
+        could = [percent(outlooks[label].share) if label in outlooks else "" for label in labels]
+        yield Column("could show", could, dispensable=4)
+    yield Column("status", [_standing(report, label) for label in labels], is_number=False)
 
 
 def reasons(report: Report) -> list[str]:
@@ -179,6 +194,19 @@ def reading(report: Report) -> str:
     return words
 
 
+def share_text(exposures: int, floor: int) -> str:
+    """Return exposures / floor as a number, rounded down, so that a missed floor never shows 100 %.
+
+    Examples
+    --------
+    >>> share_text(45, 100), share_text(9_999, 10_000), share_text(1_200, 20)
+    ('45%', '99%', '60×')
+    """
+    if floor == 0:
+        return ""
+    return f"{exposures * 100 // floor}%" if exposures < 10 * floor else f"{exposures // floor:,}×"
+
+
 def share_bar(exposures: int, floor: int) -> str:
     """Return a small bar of exposures / floor, full at 1, and the share as a number.
 
@@ -193,9 +221,7 @@ def share_bar(exposures: int, floor: int) -> str:
         return " " * _BAR + "   no floor"
     full, eighths = divmod(min(exposures, floor) * _BAR * 8 // floor, 8)
     drawn = ("█" * full + (_EIGHTHS[eighths] if eighths else "")).ljust(_BAR)
-    # Rounded down, so that a missed floor never shows 100 %.
-    figures = f"{exposures * 100 // floor}%" if exposures < 10 * floor else f"{exposures // floor:,}×"
-    return f"{drawn} {figures:>4}"
+    return f"{drawn} {share_text(exposures, floor):>4}"
 
 
 def price_text(price: float) -> str:
@@ -216,23 +242,6 @@ def _share(report: Report, cost: float) -> str:
     """Return a cost as a share of the relevance without floors."""
     base = abs(report.relevance + (report.cost or 0.0))
     return percent(cost / base) if base else f"{cost:.4g}"
-
-
-def _spent(report: Report, label: Label) -> list[str]:
-    """Return the cells of the mean subsidy and the cost of a group, if the table has these columns."""
-    if report.mean_subsidies is None:
-        return []
-    mean = [] if report.outlooks is not None else [price_text(report.mean_subsidies.get(label, 0.0))]
-    if label not in report.promised_set:
-        return ["" for _ in (*mean, "cost")]
-    return [*mean, "–" if report.costs is None else _share(report, report.costs[label])]
-
-
-def _could_show(report: Report, label: Label) -> list[str]:
-    """Return the cell of the share of requests that could show a promised group, if the table has this column."""
-    if report.outlooks is None:
-        return []
-    return [percent(report.outlooks[label].share) if label in report.outlooks else ""]
 
 
 def _standing(report: Report, label: Label) -> Text:
