@@ -41,6 +41,34 @@ def test_a_single_front_end_answers_as_a_retriever_does() -> None:
     assert (front_end.retrieve(users).ids == retriever.retrieve(users).ids).all()
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_a_front_end_answers_as_a_retriever_does_under_conditions(seed: int, shuffled: bool) -> None:
+    """What requests to come can show is forecast by atom, whatever the order in which a front end knows the atoms."""
+    rng = np.random.default_rng(seed)
+    n, k, horizon = 60, 4, 400
+    vectors, category = rng.normal(size=(n, 6)), rng.choice(["a", "b", "c"], size=n, p=[0.2, 0.4, 0.4])
+    new, users = rng.random(n) < 0.3, rng.normal(size=(horizon, 6))
+    # Nine of ten requests may not show category a.
+    where = [{"category": ["b", "c"]} if rng.random() < 0.9 else None for _ in range(horizon)]
+    promises = [fs.Promise({"category": "a"}, at_least=60), fs.Promise({"new": True}, at_least=100)]
+    catalog = fs.Catalog(vectors, {"category": category.tolist(), "new": new.tolist()}, list(range(n)))
+    order = rng.permutation(n) if shuffled else np.arange(n)
+    attributes = {"category": category[order].tolist(), "new": new[order].tolist()}
+    other = fs.Catalog(vectors[order], attributes, order.tolist())
+    retriever = fs.FairRetriever(catalog, k=k, horizon=horizon, promises=promises, batch_size=8)
+    coordinator = fs.Coordinator(catalog, k=k, horizon=horizon, promises=promises, batch_size=8)
+    front_end = fs.FrontEnd(other, coordinator)
+    plain = fs.FairRetriever(catalog, k=k, horizon=horizon, promises=promises, policy="none")
+    assert plain.retrieve(users, where=where).ids.shape == (horizon, k)
+    assert plain.report().exposures["category=a"] < 60
+    for i in range(0, horizon, 40):
+        here = slice(i, i + 40)
+        expected = retriever.retrieve(users[here], where=where[here])
+        assert (front_end.retrieve(users[here], where=where[here]).ids == expected.ids).all()
+    assert retriever.report().esp == coordinator.report().esp == 1.0
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_promises_hold_with_leases_that_are_open_side_by_side(seed: int) -> None:
     rng = np.random.default_rng(seed)

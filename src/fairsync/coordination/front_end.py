@@ -339,13 +339,14 @@ class FrontEnd(NoCopies, Closable):
         rows, relevance, request_ids = served.hits.rows, served.hits.relevance, part.request_ids
         found, answers = part.candidates(opened, served)
         entry, searched = served.entry, opened.searched
-        sample = items.sample_for(lease.batch.terms.membership, served.sample)
+        membership = lease.batch.terms.membership
+        sample, slots = items.sample_for(membership, served.sample), items.slots_for(membership, served.slots)
         certified = items.certified_for(lease.batch, served)
         while True:
             try:
                 self.coordinator.settle(
                     lease.number,
-                    Settlement(entry, sample, answers, served.slots, certified, served.costs, served.last_relevance),
+                    Settlement(entry, sample, answers, slots, certified, served.costs, served.last_relevance),
                 )
             except RepeatedRequestError as error:  # another front end has answered and counted some of them meanwhile
                 again = [i for i, request_id in enumerate(request_ids) if request_id in error.request_ids]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.cold_start.cold_start import Cold
+    from fairsync.eligibility.eligible_slots import EligibleSlots
     from fairsync.loop.batch import Batch, ServedBatch
     from fairsync.policies import Sample
     from fairsync.promises import Promise
@@ -142,7 +143,7 @@ class SearchedItems:
                 prices=batch.prices[:g],
                 missing=batch.missing[:g],
                 terms=replace(terms, floors=terms.floors[:g], capacities=capacities),
-                forecast=None if batch.forecast is None else batch.forecast.of(g),
+                forecast=None if batch.forecast is None else batch.forecast.of(np.arange(g)),
                 watched=batch.watched and k == terms.k,  # a sample is cut at k: another k would mislead the policy
             )
         codes = self._codes(terms.membership)
@@ -155,7 +156,7 @@ class SearchedItems:
             prices=self.atoms.membership.atom_prices(batch.prices_by_promise),
             certificate=certificate,
             terms=replace(terms, capacities=capacities, membership=self.atoms.membership, certificate=None),
-            forecast=None,
+            forecast=None if batch.forecast is None else batch.forecast.of(codes),
             watched=batch.watched and k == terms.k,
         )
 
@@ -211,6 +212,12 @@ class SearchedItems:
             return sample
         groups = self._codes(membership)[sample.groups]
         return None if (groups < 0).any() else replace(sample, groups=groups.astype(np.intp))
+
+    def slots_for(self, membership: Membership | None, slots: EligibleSlots | None) -> EligibleSlots | None:
+        """Return what requests could show, in the atoms of the coordinator."""
+        if slots is None or membership is None or self.atoms is None:
+            return slots
+        return slots.in_order(self._codes(membership), membership.n_atoms)
 
     def _atoms_before(self, promises: tuple[Promise, ...]) -> Atoms | None:
         """Return the atoms, if they can keep their codes: the promises known so far come first, as they were.

@@ -77,10 +77,20 @@ class SlotForecast:
     k: int
     highest: NDArray[np.float64] | None = None
 
-    def of(self, n_groups: int) -> SlotForecast:
-        """Return the forecast of the first groups only."""
-        highest = None if self.highest is None else self.highest[:n_groups]
-        return SlotForecast(self.shares[:n_groups], self.total, self.capacities[:n_groups], self.k, highest)
+    def of(self, codes: NDArray[np.int64]) -> SlotForecast:
+        """Return the forecast of groups in another order, by their codes here; -1 for one that nothing is known of.
+
+        Examples
+        --------
+        >>> forecast = SlotForecast(np.array([1.0, 0.5]), 1.0, np.array([2, 3]), k=2)
+        >>> other = forecast.of(np.array([1, -1, 0]))
+        >>> other.shares.tolist(), other.capacities.tolist()
+        ([0.5, 0.0, 1.0], [3, 0, 2])
+        """
+        known, place = codes >= 0, np.maximum(codes, 0)
+        highest = None if self.highest is None else np.where(known, self.highest[place], 1.0)
+        shares, capacities = np.where(known, self.shares[place], 0.0), np.where(known, self.capacities[place], 0)
+        return SlotForecast(shares, self.total, capacities, self.k, highest)
 
     def counted(self, left: int) -> CountedSlots:
         """Return what can be counted on in this number of requests.
@@ -205,6 +215,21 @@ class EligibleSlots:
             return self
         every = np.full(new, self.requests)
         shares, able = np.concatenate([self.shares, every]), np.concatenate([self.able, every])
+        return EligibleSlots(self.requests, self.limited, shares, able, self.total)
+
+    def in_order(self, codes: NDArray[np.int64], n_groups: int) -> EligibleSlots:
+        """Return the slots of groups in another order; those that are not here count as declared.
+
+        Parameters
+        ----------
+        codes
+            The code of each group there, -1 for one that does not exist there.
+        n_groups
+            The number of groups there.
+        """
+        shares, able = np.full((2, n_groups), self.requests)
+        there = codes >= 0
+        shares[codes[there]], able[codes[there]] = self.shares[there], self.able[there]
         return EligibleSlots(self.requests, self.limited, shares, able, self.total)
 
     def only(self, code: int) -> EligibleSlots:
