@@ -204,3 +204,15 @@ def test_a_ledger_of_another_catalog_is_refused_before_anything_is_written(tmp_p
         with pytest.raises(InvalidInputError, match="belongs to another catalog"):
             make(Catalog(np.eye(3), ["a", "b", "c"]), k=1, horizon=10, ledger=url)
         assert (tmp_path / "exposures.db").read_bytes() == before
+
+
+def test_a_load_that_fails_leaves_the_ledger_free(tmp_path: Path) -> None:
+    retriever = FairRetriever(Catalog(np.eye(4), ["a", "a", "b", "b"]), k=2, floors=5, horizon=10)
+    retriever.save(tmp_path / "saved")
+    url = f"sqlite:///{tmp_path / 'exposures.db'}"
+    with pytest.raises(InvalidInputError, match="save_seconds"):
+        FairRetriever.load(tmp_path / "saved", ledger=url, save_seconds=-1)
+    with pytest.raises(InvalidInputError, match="save_seconds"):
+        FairRetriever(retriever.catalog, k=2, floors=5, horizon=10, ledger=url, save_seconds=-1)
+    with FairRetriever.load(tmp_path / "saved", ledger=url) as loaded:
+        assert loaded.report() == retriever.report()

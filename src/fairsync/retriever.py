@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,10 @@ from fairsync.report import Report, make_report
 from fairsync.report.gave_way import find_given_way
 from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
+from fairsync.text import count
+
+if TYPE_CHECKING:
+    from fairsync.saved_retriever import SavedRetriever  # it needs polars
 
 
 class FairRetriever(NoCopies, Closable):
@@ -150,6 +154,7 @@ class FairRetriever(NoCopies, Closable):
         if if_infeasible not in ("refuse", "give way"):
             raise InvalidInputError(f"if_infeasible must be 'refuse' or 'give way', got {if_infeasible!r}.")
         gives_way, self.budget = if_infeasible == "give way", check_budget(budget)
+        seconds = check_seconds(save_seconds, "save_seconds")
         self._commitment = Commitment.of(
             catalog, k, floors, promises, horizon, batch_size, max_exclude, gives_way=gives_way
         )
@@ -161,7 +166,6 @@ class FairRetriever(NoCopies, Closable):
             ledger = open_ledger(ledger or MEMORY, len(self._commitment.labels))
         self.ledger: Ledger = ledger
         # A crash would lose a state that is saved in memory: `close` alone saves it there.
-        seconds = check_seconds(save_seconds, "save_seconds")
         seconds = math.inf if isinstance(self.ledger, MemoryLedger) else seconds
         try:
             self._saver = PriceSaver(self.ledger, self.policy, seconds)
@@ -481,11 +485,22 @@ class FairRetriever(NoCopies, Closable):
         from fairsync.saved_retriever import SavedRetriever  # here, because it needs polars
 
         saved = SavedRetriever.read(folder, policy, index)
-        is_given = ledger is not None and not isinstance(ledger, str)
-        if ledger is None or isinstance(ledger, str):
-            ledger = open_ledger(ledger or MEMORY, len(saved.prices.terms.floors))
-        saved.copy_counts(ledger)
         terms = saved.prices.terms
+        opened = open_ledger(ledger or MEMORY, len(terms.floors)) if ledger is None or isinstance(ledger, str) else None
+        try:
+            made = cls._restored(saved, cast("Ledger", ledger if opened is None else opened), save_seconds)
+        except BaseException:
+            if opened is not None:
+                opened.close()
+            raise
+        made._owns_ledger = opened is not None
+        return made
+
+    @classmethod
+    def _restored(cls, saved: "SavedRetriever", ledger: Ledger, save_seconds: float) -> "FairRetriever":
+        """Return a saved retriever over a ledger that has its counts, or gets them."""
+        terms = saved.prices.terms
+        saved.copy_counts(ledger)
         promises: Any = None if saved.promises is None else restore_promises(saved.catalog, saved.promises, terms)
         made = cls(
             saved.catalog, k=terms.k, horizon=terms.horizon, batch_size=terms.batch_size, promises=promises,
@@ -494,9 +509,8 @@ class FairRetriever(NoCopies, Closable):
             budget=saved.budget,
         )  # fmt: skip
         made._cold = ColdStart.restored(saved.catalog, saved.cold_start.fallback, saved.cold_start.recent)
-        # Not as an argument: floors that an outage has put out of reach would be refused.
-        made._owns_ledger = not is_given
         if saved.promises is None:
+            # Not as an argument: floors that an outage has put out of reach would be refused.
             made._commitment = replace(made._commitment, terms=terms)
             made._state = replace(
                 made._state,
@@ -521,12 +535,13 @@ class FairRetriever(NoCopies, Closable):
                     self.ledger.close()
 
     def __repr__(self) -> str:
-        terms, promised = self.terms, int(np.count_nonzero(self.terms.floors))
-        requests = self._state.progress.totals.requests
+        terms, requests = self.terms, self._state.progress.totals.requests
+        floors = f"floors of {count(int(np.count_nonzero(terms.floors)), 'group')}"
+        what = floors if self.promises is None else count(len(self.promises), "promise")
         return (
             f"FairRetriever({self.catalog}, k={terms.k}, policy={self.policy.name!r}, "
             f"index={type(self.index).__name__}, batch_size={terms.batch_size}, "
-            f"floors of {promised:,} group{'s' if promised != 1 else ''}, {requests:,} of {terms.horizon:,} requests)"
+            f"{what}, {requests:,} of {terms.horizon:,} requests)"
         )
 
     def _serve(
