@@ -82,7 +82,7 @@ class ScheduledPromise:
 
     @property
     def floor(self) -> int:
-        """Minimum number of exposures in each window, 0 without one."""
+        """Minimum number of exposures in each window; 0 without one, and for a share, which depends on the traffic."""
         return self.promise.floor(0)
 
     @property

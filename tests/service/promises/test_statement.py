@@ -20,6 +20,7 @@ from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import SqlLedger
+from fairsync.promises import Promise
 from fairsync.schedule import Forecast, ScheduledPromise, Window
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.promises.statement import make_statement, reason_of
@@ -108,6 +109,17 @@ def test_it_has_every_window_of_the_month_with_its_exposures(shop: Any) -> None:
     assert "requests came in the window" in missed[0].reason
     assert found.remarks == []
     assert found.label == "acme"
+
+
+def test_a_share_is_reached_when_its_window_ends(tmp_path: Path) -> None:
+    start = datetime(2026, 10, 30, tzinfo=UTC)
+    made = Shop(tmp_path / "a.db", start)
+    made.service.set_promise(ScheduledPromise(Promise({"provider": "acme"}, 0.05), Window.day("UTC")))
+    made.until(start + timedelta(days=5))
+    rows = made.service.statement("provider", "acme", "2026-11").rows
+    assert [(row.kept, row.reached == row.end) for row in rows] == [(True, True)] * len(rows)
+    assert len(rows) >= 2
+    made.close()
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ class WindowArchive:
         days: dict[str, list[dict[str, Any]]] = {}
         for past, status in windows:
             when = reached.get(_key(past.promise, past.start))
-            if when is None and past.kept and status.promise.floor > 0:  # between the last plan and the end
+            if when is None and past.kept and status.floor > 0:  # a share, or between the last plan and the end
                 when = past.end.astimezone(UTC).isoformat()
             record = {
                 "past": msgspec.to_builtins(past),

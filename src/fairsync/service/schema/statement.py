@@ -23,7 +23,8 @@ class StatementRow(Record, frozen=True, kw_only=True):
     ] = None
     delivered: Annotated[int, Meta(description="Exposures in the window.")]
     reached: Annotated[
-        Moment | None, Meta(description="When the floor was first seen to be reached; null if it was not.")
+        Moment | None,
+        Meta(description="When the floor was first seen to be reached, or the end for a share; null if missed."),
     ]
     kept: bool
     missing: Annotated[int, Meta(description="Exposures that were missing at the end.")]
