@@ -183,5 +183,5 @@ def test_a_large_common_part_of_all_scores_changes_nothing_much() -> None:
 def test_an_index_of_another_catalog_is_refused() -> None:
     world = make_world(25)
     other = make_index("exact", make_world(26).catalog)
-    with pytest.raises(InvalidInputError, match="very catalog"):
+    with pytest.raises(InvalidInputError, match="another catalog than the one that is searched"):
         FairRetriever(world.catalog, k=world.k, index=other)

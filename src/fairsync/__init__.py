@@ -1,7 +1,7 @@
 """FairSync: guaranteed exposure for recommendation retrieval.
 
-Every group of items gets at least its floor of exposures over a horizon of requests; each request is
-answered on the spot, and little relevance is given up.
+What was promised about selections of items holds when a horizon of requests ends: at least, or at most, so many
+exposures. Each request is answered on the spot, and little relevance is given up.
 
 Examples
 --------

@@ -89,14 +89,14 @@ def test_fewer_or_more_candidates() -> None:
     front = FrontEnd(world.catalog, coordinator)
     returned: Counter[object] = Counter()
     for start, k in zip(range(0, 90, 10), (4, 2, 4, 7, 1, 4, 4, 3, 4), strict=True):
-        found = front.retrieve(world.users[start : start + 10], k)
+        found = front.retrieve(world.users[start : start + 10], k=k)
         assert found.ids.shape == (10, k)
         returned.update(found.groups.ravel().tolist())
     report = coordinator.report()
     assert report.exposures == {label: returned[label] for label in world.catalog.labels}
     assert report.esp == 1
     with pytest.raises(InvalidInputError, match="k is 61"):
-        front.retrieve(world.users[:1], 61)
+        front.retrieve(world.users[:1], k=61)
 
 
 def test_a_larger_k_is_not_assumed_for_later_requests() -> None:
@@ -104,7 +104,7 @@ def test_a_larger_k_is_not_assumed_for_later_requests() -> None:
     catalog = Catalog(np.array([[0.1]] * 3 + [[1.0]] * 3), ["a"] * 3 + ["b"] * 3)
     coordinator = Coordinator(catalog, k=1, floors={"a": 10}, horizon=10, batch_size=1)
     front = FrontEnd(catalog, coordinator)
-    front.retrieve(np.ones((1, 1)), 3)
+    front.retrieve(np.ones((1, 1)), k=3)
     front.retrieve(np.ones((9, 1)))
     assert coordinator.report().esp == 1
 
@@ -115,7 +115,7 @@ def test_a_failure_after_the_search_releases_the_lease(monkeypatch: pytest.Monke
     ledger = MemoryLedger(world.catalog.n_groups)
     coordinator = Coordinator(world.catalog, k=world.k, ledger=ledger)
     front = FrontEnd(world.catalog, coordinator)
-    front.retrieve(world.users[:1], 2, ["x"])
+    front.retrieve(world.users[:1], k=2, request_ids=["x"])
     answers, settle, settling = ledger.answers, coordinator.settle, [False]
 
     def settle_late(*arguments: Any) -> None:
@@ -125,7 +125,7 @@ def test_a_failure_after_the_search_releases_the_lease(monkeypatch: pytest.Monke
     monkeypatch.setattr(coordinator, "settle", settle_late)
     monkeypatch.setattr(ledger, "answers", lambda names: answers(names) if settling[0] else {})
     with pytest.raises(InvalidInputError, match="2 candidates, and now k is 3"):
-        front.retrieve(world.users[:2], 3, ["y", "x"])
+        front.retrieve(world.users[:2], k=3, request_ids=["y", "x"])
     assert coordinator.lease(1).batch.left == coordinator.terms.horizon - 1
 
 

@@ -28,7 +28,7 @@ def test_a_front_end_explains_what_a_retriever_does() -> None:
     exclude = [[int(item)] for item in RNG.integers(60, size=48)]
     mine = retriever.retrieve(USERS, exclude, {"stock": True}, explain=True)
     ids = [f"r{i}" for i in range(48)]
-    found = front.retrieve(USERS, None, ids, exclude=exclude, where={"stock": True}, explain=True)
+    found = front.retrieve(USERS, k=None, request_ids=ids, exclude=exclude, where={"stock": True}, explain=True)
     other = FrontEnd(CATALOG, coordinator)  # any front end knows the saved ones
     reasons = set()
     for i, request_id in enumerate(ids):
@@ -38,7 +38,7 @@ def test_a_front_end_explains_what_a_retriever_does() -> None:
         for item in set(range(60)) - set(found.ids[i].tolist()):
             assert later.why_not(item) == explanation.why_not(item)
     assert "promise: b ≥ 90" in reasons or "forced: b ≥ 90" in reasons
-    again = other.retrieve(USERS[:2], None, ids[:2], explain=True)
+    again = other.retrieve(USERS[:2], k=None, request_ids=ids[:2], explain=True)
     assert again.explain(1) == found.explain(1)
 
 
@@ -51,7 +51,7 @@ def test_other_texts_of_promises() -> None:
 
 def test_items_that_have_gone_are_no_obstacle() -> None:
     front = FrontEnd(CATALOG, Coordinator(CATALOG, k=4, floors=0, horizon=48))
-    found = front.retrieve(USERS[:1], None, ["r"], exclude=[[0, 1]], explain=True)
+    found = front.retrieve(USERS[:1], k=None, request_ids=["r"], exclude=[[0, 1]], explain=True)
     gone = found.ids[0].tolist()[:2]
     front.remove([*gone, 0])
     later = front.explain("r")
@@ -66,15 +66,15 @@ def test_items_that_have_gone_are_no_obstacle() -> None:
 def test_what_cannot_be_explained() -> None:
     ledger = MemoryLedger(2, retention=Retention(max_bytes=5_000))
     front = FrontEnd(CATALOG, Coordinator(CATALOG, k=4, floors=0, horizon=480, ledger=ledger))
-    front.retrieve(USERS[:1], None, ["plain"])
+    front.retrieve(USERS[:1], k=None, request_ids=["plain"])
     with pytest.raises(UnknownRequestError, match="without explain"):
         front.explain("plain")
     with pytest.raises(UnknownRequestError, match="never answered"):
         front.explain("other")
-    front.retrieve(USERS[:1], None, ["first"], explain=True)
+    front.retrieve(USERS[:1], k=None, request_ids=["first"], explain=True)
     assert front.explain("first").candidates
     for i in range(8):
-        front.retrieve(USERS[:1], None, [f"later-{i}"], explain=True)
+        front.retrieve(USERS[:1], k=None, request_ids=[f"later-{i}"], explain=True)
     with pytest.raises(ExpiredRequestError):
         front.explain("first")
 
@@ -82,7 +82,7 @@ def test_what_cannot_be_explained() -> None:
 def test_an_empty_answer_is_explained_too() -> None:
     front = FrontEnd(CATALOG, Coordinator(CATALOG, k=4, floors=0, horizon=48))
     rules: list[Where | None] = [{"kind": "c"}, {"kind": "a", "stock": False}]
-    found = front.retrieve(USERS[:2], None, ["x", "y"], where=rules, allow_empty=True, explain=True)
+    found = front.retrieve(USERS[:2], k=None, request_ids=["x", "y"], where=rules, allow_empty=True, explain=True)
     for explanation in (found.explain(0), front.explain("x")):
         assert (explanation.candidates, explanation.cut) == ((), None)
         assert explanation.why_not(0).reason == "condition"
@@ -95,7 +95,7 @@ def test_saved_explanations_under_promises_say_why_an_item_is_not_there() -> Non
     coordinator = Coordinator(CATALOG, k=4, promises=promises, horizon=48, batch_size=8)
     ids = [f"r{i}" for i in range(48)]
     exclude = [[int(item)] for item in RNG.integers(60, size=48)]
-    found = FrontEnd(CATALOG, coordinator).retrieve(USERS, None, ids, exclude=exclude, explain=True)
+    found = FrontEnd(CATALOG, coordinator).retrieve(USERS, k=None, request_ids=ids, exclude=exclude, explain=True)
     other, reasons, prices = FrontEnd(CATALOG, coordinator), set(), set()
     for i, request_id in enumerate(ids):
         explanation, later = found.explain(i), other.explain(request_id)
@@ -121,7 +121,7 @@ def test_cold_requests_with_rules_are_answered_and_explained_as_by_a_retriever(c
     where: list[Where | None] = [{"stock": True} if i % 2 else None for i in range(48)]
     mine = retriever.retrieve(users, exclude, where, explain=True)
     ids = [f"r{i}" for i in range(48)]
-    found = front.retrieve(users, None, ids, exclude=exclude, where=where, explain=True)
+    found = front.retrieve(users, k=None, request_ids=ids, exclude=exclude, where=where, explain=True)
     assert found.ids.tolist() == mine.ids.tolist()
     assert found.cold.tolist() == (np.arange(48) % 3 == 0).tolist()
     assert coordinator.report().exposures == retriever.report().exposures
@@ -133,6 +133,6 @@ def test_cold_requests_with_rules_are_answered_and_explained_as_by_a_retriever(c
         assert [one.id for one in explanation.candidates] == found.ids[i].tolist()
         for item in set(range(60)) - set(found.ids[i].tolist()):
             assert later.why_not(item) == explanation.why_not(item) == mine.explain(i).why_not(item)
-    again = front.retrieve(users, None, ids, explain=True)
+    again = front.retrieve(users, k=None, request_ids=ids, explain=True)
     assert again.cold.tolist() == found.cold.tolist()
     assert again.explain(3) == found.explain(3)

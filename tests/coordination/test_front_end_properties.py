@@ -58,7 +58,7 @@ def test_k_may_change_with_every_call(
             missing = np.array([max(floor - returned[label], 0) for label, floor in world.floors.items()])
             certain = can_be_met(missing, 60 - start, coordinator.terms)
         front = ends[which % fronts]
-        found = front.retrieve(users, k)
+        found = front.retrieve(users, k=k)
         assert found.ids.shape == (len(users), k)
         check_answer(front, users, found.ids, found.groups, found.relevance)
         returned.update(found.groups.ravel().tolist())

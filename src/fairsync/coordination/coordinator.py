@@ -13,9 +13,9 @@ import numpy as np
 from fairsync.catalog import Catalog
 from fairsync.catalog.groups import Groups, grow
 from fairsync.closing import Closable, NoCopies
+from fairsync.coordination.coordinated_items import CoordinatedItems, promise_groups
 from fairsync.coordination.counted import bounds_of
 from fairsync.coordination.local_state import LocalState
-from fairsync.coordination.promised_items import PromisedItems, promise_groups
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.inputs import check_counts, check_positive, check_seconds
 from fairsync.ledger import Entry, MemoryLedger, SqlLedger, open_ledger
@@ -55,15 +55,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # A coordinator that does not lead stands for election at most this often, in seconds.
 _ELECTION_SECONDS = 0.5
-# Caps that this many times the expected requests could not use up leave lists enough to be filled with.
-_SPARE = 2
 
 
 class Coordinator(NoCopies, Closable):
     """Holds counts and prices for any number of front ends, and grants them leases.
 
-    It knows groups and no items. All methods are thread-safe. The floors hold for any number of front ends
-    (:mod:`fairsync.coordination.lease_table` proves it).
+    For floors it needs the groups only, for promises the catalog. All methods are thread-safe. Promises hold for any
+    number of front ends (:mod:`fairsync.coordination.lease_table` proves it).
 
     Coordinators that have the same ledger in Postgres share one promise: counts, leases and the promise are common, and
     each makes prices from its own requests. So every replica of a service can have its own. One of them, the leader,
@@ -76,7 +74,7 @@ class Coordinator(NoCopies, Closable):
     Parameters
     ----------
     catalog
-        The catalog, or its `groups`: the coordinator needs no items.
+        The catalog, or for floors its `groups`: then the coordinator needs no items.
     k, floors, horizon, policy, batch_size
         As for :class:`fairsync.FairRetriever`. Coordinators that share a ledger must agree in all but the last.
     promises
@@ -146,7 +144,7 @@ class Coordinator(NoCopies, Closable):
         lease_seconds = check_seconds(lease_seconds, "lease_seconds", above=0)
         save_seconds = check_seconds(save_seconds, "save_seconds")
         self.policy, self._batch_size = make_policy(policy), batch_size
-        self._promised = PromisedItems(catalog if isinstance(catalog, Catalog) else None)
+        self._promised = CoordinatedItems(catalog if isinstance(catalog, Catalog) else None)
         if promises is None:
             terms = make_terms(
                 catalog, k, floors, horizon, batch_size, auto_restart=auto_restart, max_exclude=max_exclude
@@ -156,7 +154,7 @@ class Coordinator(NoCopies, Closable):
             if not isinstance(catalog, Catalog):
                 raise InvalidInputError("a coordinator with promises needs the catalog, not its groups alone.")
             commitment = Commitment.of(catalog, k, floors, promises, horizon, batch_size, max_exclude)
-            self._promised = PromisedItems(catalog, commitment)
+            self._promised = CoordinatedItems(catalog, commitment)
             groups, terms = promise_groups(commitment), commitment.terms
             if not auto_restart:
                 raise InvalidInputError("promises over a horizon end with it: auto_restart=False is for floors.")
@@ -348,7 +346,7 @@ class Coordinator(NoCopies, Closable):
     def set_targets(
         self,
         more: Floors | None = None,
-        requests: int = 1,
+        requests: int | None = None,
         restart_at: float | None = None,
         groups: Grouped | None = None,
         saves: Mapping[str, bytes] | None = None,
@@ -389,6 +387,8 @@ class Coordinator(NoCopies, Closable):
             The totals of the horizon that the bounds were reckoned with, as `totals` returned them. Exposures that were
             counted since then count towards them. By default, the totals at this moment.
         """
+        if requests is None:
+            raise InvalidInputError("give requests, the number of further requests within which the targets are due.")
         requests = check_positive(requests, "requests")
         if (more is None) == (promises is None):
             raise InvalidInputError("give either more, the exposures of each group, or promises.")

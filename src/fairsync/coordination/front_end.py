@@ -145,9 +145,9 @@ class FrontEnd(NoCopies, Closable):
     def retrieve(
         self,
         users: ArrayLike,
+        *,
         k: int | None = None,
         request_ids: Sequence[str | None] | None = None,
-        *,
         exclude: Exclude | None = None,
         where: Where | Sequence[Where | None] | None = None,
         explain: bool | Mapping[Label, str] = False,

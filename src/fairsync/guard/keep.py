@@ -63,7 +63,7 @@ def needs_guard(
     if forecast is not None and not forecast.counted(left - requests).suffice(plan):
         return True
     if _is_disjoint(terms):
-        # What can be met is due as it is; the other way round, something may be due no longer.
+        # If all that is missing can still be delivered, it is due; if not, only what an outage left deliverable is.
         return not (
             can_be_met(plan, left - requests, terms)
             or can_be_met(due_exposures(plan, left, terms), left - requests, terms)

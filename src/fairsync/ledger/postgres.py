@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 import re
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from fairsync.ledger.database import Mode, Transaction
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
 # Numbers of advisory locks.
 EXCLUSIVE, LEADER, OWNER = 1, 2, 3
 # How a transaction begins. The lock is taken before the first snapshot.

@@ -94,14 +94,12 @@ class Commitment:
         """Return what is promised about other items, or something else about the same. None keeps what was promised."""
         if self.resolved is None:
             if promises is not None:
-                raise InvalidInputError(
-                    "this retriever keeps floors of groups: give floors, or make one with promises."
-                )
+                raise InvalidInputError("floors of groups are kept here: give floors, or start with promises.")
             return Commitment(
                 catalog, catalog, changed_terms(self.terms, self.catalog.labels, catalog, floors, horizon)
             )
         if floors is not None:
-            raise InvalidInputError("this retriever keeps promises: give promises, not floors.")
+            raise InvalidInputError("promises are kept here: give promises, not floors.")
         terms = self.terms
         resolved = resolve_promises(
             catalog, self.resolved.promises if promises is None else promises, terms.k,

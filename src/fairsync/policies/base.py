@@ -1,4 +1,4 @@
-"""The interface of every policy: floors and counts in, one price per group out."""
+"""The interface of every policy: promises and counts in, one price per promise out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ TURNOVER = 8  # solve when this fraction (1/8) of the sample is new, which keeps
 FULL_TURNOVER = 4  # the same for large batches, whose solves are expensive, once the sample is full
 SMALL_BATCH = 64  # up to here solves are frequent and each matters little; beyond, they are rare and must look ahead
 SPARING = 4  # once the sample is full, one small batch in this many renews it (one large batch in two)
-SPAN_OF_RESERVE = 4  # where promises overlap: batches at the end of a horizon that have a reserve
+SPAN_OF_RESERVE = 4  # where promises overlap: batches, of 64 at least, at the end of a horizon that have a reserve
 WARM_UP = 16  # requests of the first batch of a warm-up; each further one is twice as long
 FIRST_ITERATIONS = 25  # Newton steps of a solve from scratch; later solves start from the last solution
 
@@ -89,7 +89,7 @@ class Guaranteed:
     - Once more requests have come than the sample holds, a solve moves the subsidies only part of the way:
       the average of many solves is more accurate than the last one.
     - The last batch of a horizon cannot be corrected afterwards: its target gets one standard deviation more; where
-      promises overlap, the last four batches do.
+      promises overlap, the last 256 requests do, or four batches if these are longer than 64.
 
     The guard of the retriever turns this into a guarantee (see :mod:`fairsync.guard`).
 

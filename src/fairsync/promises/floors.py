@@ -167,9 +167,10 @@ def check_reachable(terms: Terms, totals: Totals, *, keeps_floors: bool, is_over
         Whether a horizon without requests left counts as over, so that the floors are those of the next one.
     """
     if len(totals.exposures) != len(terms.floors):
+        what = "groups" if terms.membership is None else "promises"
         raise InvalidInputError(
-            f"The ledger counts {len(totals.exposures)} groups, the catalog has {len(terms.floors)}:"
-            " it belongs to another catalog."
+            f"The ledger counts {len(totals.exposures)} {what}, and there are {len(terms.floors)}:"
+            " it belongs to another catalog, or to other promises."
         )
     if not terms.auto_restart:
         return

@@ -36,7 +36,7 @@ class Promise:
     where
         The items: conditions on attributes that all of them meet, as in `Catalog.select`. No condition selects all.
     at_least, at_most
-        Bounds on the exposures: whole numbers of exposures, or floats below 1, shares of all slots of the horizon.
+        Bounds on the exposures: whole numbers of exposures, or floats up to 1.0, shares of all slots of the horizon.
     at_most_per_list
         The most items of the selection in one list of candidates.
     name

@@ -52,7 +52,8 @@ def make_index(index: str | Index | Callable[[Catalog], Index], catalog: Catalog
             )
         if isinstance(index, type) or getattr(index, "catalog", catalog) is not catalog:
             raise InvalidInputError(
-                "index must be built over the very catalog that is searched: give its name, or build it so."
+                "index was built over another catalog than the one that is searched; promises search one of their own:"
+                " give the name of the index, or a function of the catalog, index=lambda items: IvfIndex(items)."
             )
         return cast("Index", index)
     if index not in INDEXES:

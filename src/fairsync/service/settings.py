@@ -52,7 +52,7 @@ class SearchSettings(Struct, frozen=True, kw_only=True):
     engine: Literal["embedded", "pgvector", "qdrant", "milvus", "ray"] = "embedded"
     """What searches: this process, or an engine, with the keys from ``url`` on; shards on Ray have their own."""
     index: Literal["exact", "ivf", "hnsw", "one-hot"] = "exact"
-    """The index. pgvector and Qdrant have ``exact`` and ``hnsw``."""
+    """The index. pgvector, Qdrant and Milvus have ``exact`` and ``hnsw``."""
     threads: Positive | None = None
     """Threads of an exact search. Defaults to the number of processors."""
     shards: Positive = 1
@@ -94,7 +94,7 @@ class SearchSettings(Struct, frozen=True, kw_only=True):
             if not self.url:
                 raise ValueError(f"engine is {self.engine!r}, and there is no url: give the address of the engine")
             if self.index not in ("exact", "hnsw"):
-                raise ValueError(f"{self.engine} has no index {self.index!r}: use 'exact'")
+                raise ValueError(f"{self.engine} has no index {self.index!r}: use 'exact' or 'hnsw'")
             if self.ray is not None or self.shards > 1:
                 raise ValueError(f"engine is {self.engine!r}: leave out ray and shards")
         elif self.url:

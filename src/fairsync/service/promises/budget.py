@@ -4,7 +4,8 @@ Cost and relevance are those of the longest window under way. As soon as promise
 floors of the lowest priority give way, and those before it as far as what is left would not fit into the budget of the
 whole window, either: what it has cost so far, and what the floors in force still miss at their subsidies. Later ones
 give way if the requests since then cost more than the budget, too. They come back one by one, the highest priority
-first, when they would fit, after a pause that doubles each time. Caps cost nothing that a budget could save, and stay.
+first, when they would fit, after a pause that doubles each time. Caps cost relevance too, and count, but do not give
+way.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ class PromiseService:
         catalog = self.catalog
         with self.readiness.serving():
             found = self.front.retrieve(
-                users, k, request_ids, exclude=exclude, where=where, checked=checked, allow_empty=True,
+                users, k=k, request_ids=request_ids, exclude=exclude, where=where, checked=checked, allow_empty=True,
                 explain=explain and promise_texts(
                     self.scheduler.state.promises.values(), self.scheduler.now(), self.scheduler.attribute
                 ),

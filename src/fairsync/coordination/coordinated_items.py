@@ -35,7 +35,7 @@ _SPARE = 2
 
 
 @dataclass(frozen=True, eq=False)
-class PromisedItems:
+class CoordinatedItems:
     """The items of a coordinator, and what was promised about them. Immutable: a change makes another one.
 
     Attributes
@@ -80,7 +80,7 @@ class PromisedItems:
         known: Groups,
         terms: Terms,
         extend: Callable[[Grouped], Groups],
-    ) -> tuple[PromisedItems, Targets]:
+    ) -> tuple[CoordinatedItems, Targets]:
         """Return what is promised with targets for the next requests, and these targets.
 
         Parameters
@@ -147,7 +147,7 @@ class PromisedItems:
             targets = targets.first(every, requests * terms.k)
         return counted, targets
 
-    def restored(self, columns: Sequence[Label], known: Membership | None) -> tuple[PromisedItems, Targets] | None:
+    def restored(self, columns: Sequence[Label], known: Membership | None) -> tuple[CoordinatedItems, Targets] | None:
         """Return the selections that saved prices know, with targets of nothing for them; None if they know none."""
         if self.catalog is None or known is None or known.n_promises > len(columns):
             return None
@@ -159,7 +159,7 @@ class PromisedItems:
 
     def followed(
         self, shared: SharedTerms, batch_size: int, saved_membership: Callable[[], Membership | None]
-    ) -> tuple[PromisedItems, Atoms | None]:
+    ) -> tuple[CoordinatedItems, Atoms | None]:
         """Return these items under the promise of a shared ledger, and their atoms; None for floors of groups.
 
         Parameters
