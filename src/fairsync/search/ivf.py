@@ -27,9 +27,7 @@ _USERS_AT_ONCE, _LESS_IF_FEW = 256, 16
 _DEEP = 8
 # Where lists mix groups, the number of items to fetch is estimated (see `list_prices`). Requests differ, so that some
 # more are fetched, but never more than this many.
-_DEEPER, _MOST_FETCHED = 1.8, 1 << 13
-# The price of a list that mixes groups is an estimate, too: its slack is wider by this factor.
-_WIDER = 1.08
+_DEEPER, _MOST_FETCHED = 2.2, 1 << 13
 # Eligible items come in clusters: a few more than their share.
 _RESERVE = 1.25
 
@@ -252,13 +250,13 @@ class IvfIndex(ApproximateIndex):
             best = Scan(tile).run(0, tile.size)
             best.sift()
             floor = np.tile(best.cut, len(vectors) // n)[:, None]
-        estimated = priced is not None and self._list_prices.is_mixed
-        chosen = self.tuning.choose(lists, vectors, scores, k, floor, _WIDER if estimated else 1.0)
+        chosen = self.tuning.choose(lists, vectors, scores, k, floor)
         rows, groups, found = self._codes.search(vectors, chosen, scores, fetch)
         bonus = None
         if queries.bonus is not None and priced is not None:
             bonus = queries.bonus.take(groups, mode="clip")
-            bonus[bonus > priced.above] = -np.inf  # scored one by one below
+            if self._list_prices.is_mixed:  # groups apart are scored one by one below
+                bonus[bonus > priced.limit.take(self._list_prices.home.take(groups, mode="clip"))] = -np.inf
             if fetch > kept:
                 with np.errstate(invalid="ignore"):  # where nothing was found
                     found += bonus - priced.bonus.take(lists.list_of.take(rows, mode="clip"))
