@@ -49,10 +49,10 @@ class ListBonuses:
     ----------
     bonus : numpy.ndarray
         (L,) the bonus of each list: that of its group, or that of its mean chance, over open items not in ``rows``.
-    limit : numpy.ndarray
-        (L,) the groups at home in a list whose bonus is above this are apart: see `ListPrices.home`.
+    rest : numpy.ndarray
+        (G,) the bonus of each group, -inf where its items are in ``rows``.
     rows, items, row_bonus : numpy.ndarray
-        The rows of the items of groups apart, which are scored one by one, a copy of their embeddings, and their
+        The rows of the items to score one by one, a copy of their embeddings, and their
         bonuses with zeros to fill the last bundle of a scan.
     open_share : float
         The share of the items that is not masked.
@@ -61,7 +61,7 @@ class ListBonuses:
     """
 
     bonus: Floats
-    limit: Floats
+    rest: Floats
     rows: npt.NDArray[np.int64]
     items: Floats
     row_bonus: Floats
@@ -85,9 +85,6 @@ class ListPrices:
     ----------
     is_mixed : bool
         Whether lists mix groups. Either all do, or none does.
-    home : numpy.ndarray
-        (G,) the list of the first item of each group, if lists mix groups. Groups are small, and their other items are
-        mostly in lists with similar bonuses.
 
     Examples
     --------
@@ -112,8 +109,10 @@ class ListPrices:
         by_list, sizes = np.argsort(lists.list_of, kind="stable"), lists.sizes[:, None]
         drawn = np.cumsum(sizes)[:, None] - sizes + (rng.random((len(sizes), _SAMPLE)) * sizes).astype(np.int64)
         self._sampled = lists.groups[by_list[drawn]].astype(np.intp)
-        self.home = np.zeros(group_rows.n_groups, dtype=np.intp)
-        self.home[lists.groups[::-1]] = lists.list_of[::-1]
+        # The list of the first item of each group. Groups are small, and their other items are mostly in lists with
+        # similar bonuses.
+        self._home = np.zeros(group_rows.n_groups, dtype=np.intp)
+        self._home[lists.groups[::-1]] = lists.list_of[::-1]
 
     def of(self, bonus: Floats, tail: float) -> ListBonuses:
         """Return what lists need to know about prices.
@@ -136,10 +135,12 @@ class ListPrices:
     def _find(self, bonus: Floats, tail: float) -> ListBonuses:
         if not self.is_mixed:
             none = np.empty(0, dtype=np.int64)
-            return ListBonuses(bonus[self._lists.group_of], bonus[:0], none, self._items[:0], bonus[:0])
+            return ListBonuses(bonus[self._lists.group_of], bonus, none, self._items[:0], bonus[:0])
         sampled = bonus.take(self._sampled, mode="clip")
         limit = _limits(sampled)
-        groups = np.flatnonzero(bonus > limit.take(self.home))
+        groups = np.flatnonzero(bonus > limit.take(self._home))
+        rest = bonus.copy()
+        rest[groups] = -np.inf
         # Largest bonus first: a scan excludes items in bundles, by their best bonus.
         high = bonus[groups]
         order = _nearly_descending(high)
@@ -148,7 +149,7 @@ class ListPrices:
         row_bonus[: len(rows)] = np.repeat(high[order], sizes)
         by_list, depth = _chances(sampled, sampled <= limit[:, None], np.float32(1 / tail))
         share = float(np.count_nonzero(sampled > -np.inf) / sampled.size)
-        return ListBonuses(by_list, limit, rows, self._items.take(rows, axis=0), row_bonus, share, depth)
+        return ListBonuses(by_list, rest, rows, self._items.take(rows, axis=0), row_bonus, share, depth)
 
 
 def _limits(sampled: Floats) -> Floats:

@@ -276,7 +276,7 @@ class Scan:
             worth = bool(np.count_nonzero(open_) <= crowd)
         if open_ is None or not worth:
             if bonus is not None:
-                scores.reshape(-1)[:] += np.repeat(bonus, width)
+                scores.reshape(-1)[:] += bonus if width == 1 else np.repeat(bonus, width)
                 bonus = None
             top = self._bundles(scores, best)
             open_ = top >= self.cut
