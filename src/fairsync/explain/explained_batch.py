@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _Rows: TypeAlias = npt.NDArray[np.int64]
 _Floats: TypeAlias = npt.NDArray[np.float64]
+# As `ExplainedCandidate(...)`, in a third of the time.
+_make = partial(tuple.__new__, ExplainedCandidate)
 
 
 class _Columns:
@@ -50,7 +52,7 @@ class _Columns:
         codes, reasons = groups.tolist(), ["relevance"] * len(groups)
         for at in np.flatnonzero(~is_plain).tolist():
             reasons[at] = f"promise: {self._promises[codes[at]]}" if codes[at] in self._promises else "price"
-        named_prices = self._named_prices(groups, prices, labels)
+        named_prices = self._named_prices(groups, prices)
         forced = set(self._forced(owners, rows))
         for at in np.flatnonzero(self._is_fixed(owners, rows)).tolist():
             if at not in forced:
@@ -62,15 +64,14 @@ class _Columns:
         if trace.depth is not None:
             ranks = [rank or None for rank in ranks]
         displaced = self._displaced(owners, is_plain, plain_at[absent], plain[absent])
-        columns = (ids, labels, relevance.tolist(), named_prices, ranks, reasons, displaced)
-        # As `ExplainedCandidate(...)`, in a third of the time.
-        make = partial(tuple.__new__, ExplainedCandidate)
-        self._candidates: list[ExplainedCandidate] = [*map(make, zip(*columns, strict=True))]
+        self._columns = (ids, labels, relevance.tolist(), named_prices, ranks, reasons, displaced)
 
     def explanation(self, i: int) -> Explanation:
         """Return the explanation of one request."""
-        candidates = self._candidates[self._ends[i - 1] if i else 0 : self._ends[i]]
-        return Explanation(tuple(candidates), self._cuts[i], self._trace.depth, partial(self._why_not, i))
+        mine = slice(self._ends[i - 1] if i else 0, self._ends[i])
+        # Made when they are read: the garbage collector has to look at all that are kept.
+        candidates = tuple(map(_make, zip(*[column[mine] for column in self._columns], strict=True)))
+        return Explanation(candidates, self._cuts[i], self._trace.depth, partial(self._why_not, i))
 
     def _why_not(self, i: int, item_id: Label) -> WhyNot:
         return self._trace.request(i).why_not(self._trace.catalog, item_id)
@@ -105,16 +106,18 @@ class _Columns:
                 order[i, :n] = mine[trace.fixed.order(rows[i, mine])]
         return order
 
-    def _named_prices(self, groups: _Rows, prices: _Floats, labels: list[Any]) -> list[Mapping[str, float]]:
+    def _named_prices(self, groups: _Rows, prices: _Floats) -> list[Mapping[str, float]]:
         """Return the price of each candidate by its name, if it has one. Equal ones are one dict."""
-        kinds = (2 * groups + (prices == 0)).tolist()
-        named: dict[int, Mapping[str, float]] = {}
-        for kind, at in dict(zip(kinds, range(len(kinds)), strict=True)).items():
-            name = self._promises.get(kind // 2)
-            if name is None and self._trace.prices[kind // 2] != 0:
-                name = f"{labels[at]} (no promise)"
-            named[kind] = {name: float(prices[at])} if name else {}
-        return [*map(named.__getitem__, kinds)]
+        kinds = 2 * groups + (prices == 0)
+        named = np.empty(2 * len(self._trace.prices), dtype=object)
+        for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+            code, price = kind // 2, float(self._trace.prices[kind // 2])
+            name = self._promises.get(code)
+            if name is None and price != 0:
+                name = f"{self._trace.catalog.labels[code]} (no promise)"
+            named[kind] = {name: 0.0 if kind % 2 else price} if name else {}
+        found: list[Mapping[str, float]] = named[kinds].tolist()
+        return found
 
     def _is_fixed(self, owners: _Rows, rows: _Rows) -> npt.NDArray[np.bool_]:
         fixed = self._trace.fixed

@@ -20,6 +20,11 @@ class GroupRows:
     catalog
         The items.
 
+    Attributes
+    ----------
+    n_groups : int
+        The number of groups.
+
     Examples
     --------
     >>> rows = GroupRows(Catalog(np.eye(4), ["a", "b", "c", "b"]))
@@ -32,7 +37,7 @@ class GroupRows:
     """
 
     def __init__(self, catalog: Catalog) -> None:
-        self._group_of, self._sizes = catalog.group_of, catalog.group_sizes
+        self._group_of, self._sizes, self.n_groups = catalog.group_of, catalog.group_sizes, catalog.n_groups
         self._kind = np.int32 if len(catalog.group_of) < np.iinfo(np.int32).max else np.int64
 
     @cached_property

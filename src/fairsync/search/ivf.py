@@ -25,11 +25,9 @@ _FEW = 1 << 11
 _USERS_AT_ONCE, _LESS_IF_FEW = 256, 16
 # If the catalog is less than this many times as long as the answer, nearly every list would be read.
 _DEEP = 8
-# Where lists mix groups, the number of items to fetch is estimated (see `list_prices`). Requests differ, so that some
-# more are fetched, but never more than this many.
-_DEEPER, _MOST_FETCHED = 1.8, 1 << 13
-# The price of a list that mixes groups is an estimate, too: its slack is wider by this factor.
-_WIDER = 1.08
+# Where lists mix groups, the number of items to fetch is k times the root of a depth (see `list_prices`), times this,
+# but never more than so many.
+_DEEPER, _MOST_FETCHED = 5.5, 1 << 13
 # Eligible items come in clusters: a few more than their share.
 _RESERVE = 1.25
 
@@ -242,7 +240,7 @@ class IvfIndex(ApproximateIndex):
             priced = self._list_prices.of(queries.bonus, math.ldexp(self._tail, -queries.exponent))
             scores += priced.bonus
             if self._list_prices.is_mixed:
-                wanted = math.ceil(max(kept, _DEEPER * k * priced.depth) / priced.open_share)
+                wanted = math.ceil(max(kept, _DEEPER * k * math.sqrt(priced.depth)) / priced.open_share)
                 fetch = max(kept, min(wanted, _MOST_FETCHED))
         best, floor = None, None
         if priced is not None and len(priced.rows):
@@ -252,13 +250,11 @@ class IvfIndex(ApproximateIndex):
             best = Scan(tile).run(0, tile.size)
             best.sift()
             floor = np.tile(best.cut, len(vectors) // n)[:, None]
-        estimated = priced is not None and self._list_prices.is_mixed
-        chosen = self.tuning.choose(lists, vectors, scores, k, floor, _WIDER if estimated else 1.0)
+        chosen = self.tuning.choose(lists, vectors, scores, k, floor)
         rows, groups, found = self._codes.search(vectors, chosen, scores, fetch)
         bonus = None
-        if queries.bonus is not None and priced is not None:
-            bonus = queries.bonus.take(groups, mode="clip")
-            bonus[bonus > priced.above] = -np.inf  # scored one by one below
+        if priced is not None:
+            bonus = priced.rest.take(groups, mode="clip")
             if fetch > kept:
                 with np.errstate(invalid="ignore"):  # where nothing was found
                     found += bonus - priced.bonus.take(lists.list_of.take(rows, mode="clip"))

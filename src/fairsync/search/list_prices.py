@@ -8,7 +8,8 @@ one, and three things follow:
   between the mean and the largest bonus.
 - Codes rank the items of all lists with the bonus of their list. An item whose own bonus is d larger is found among the
   best k · exp(d / tail) of these, divided by the mean chance of all items. This is how many are fetched.
-- Few items may have most of the chances. These are taken out and scored one by one, whatever list they are in.
+- Few items have a bonus far above that of their list. These are taken out and scored one by one, so that far fewer are
+  fetched for their sake.
 """
 
 import math
@@ -25,12 +26,13 @@ from fairsync.search.scan import BUNDLE_OF_ONE
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
-# The share of the items that is scored one by one. With more, fewer are fetched from lists.
-_BEST_SHARE = 0.01
-# What is known of a list's bonuses is known from this many of its items. It saves a look at every item when prices
-# change.
-_SAMPLE, _SAMPLE_FOR_DEPTH = 64, 8
-_SAMPLE_FOR_BEST = 1 << 14
+# The share of the items that is scored one by one, because their bonus is far above that of their list: with more,
+# fewer are fetched from lists. And the share that is in any case, because it is the highest: a group can be at home in
+# a list with a higher bonus than those of its other items.
+_APART_SHARE, _HIGHEST_SHARE = 0.01, 0.005
+# What is known of a list's bonuses is known from this many of its items, or from fewer where that is enough. It saves a
+# look at every item when prices change.
+_SAMPLE, _FEWER = 64, 8
 # The share of all chances, and the largest share of those in lists, that is given up, because the bonus of an item is
 # far above that of its list.
 _GIVEN_UP, _MOST_GIVEN_UP = 0.004, 0.02
@@ -47,11 +49,11 @@ class ListBonuses:
     ----------
     bonus : numpy.ndarray
         (L,) the bonus of each list: that of its group, or that of its mean chance, over open items not in ``rows``.
-    above : float
-        Items with a bonus above this are in ``rows``.
+    rest : numpy.ndarray
+        (G,) the bonus of each group, -inf where its items are in ``rows``.
     rows, items, row_bonus : numpy.ndarray
-        The rows of the items to score one by one, a copy of their embeddings, and their bonuses with zeros to fill
-        the last bundle of a scan.
+        The rows of the items to score one by one, a copy of their embeddings, and their
+        bonuses with zeros to fill the last bundle of a scan.
     open_share : float
         The share of the items that is not masked.
     depth : float
@@ -59,7 +61,7 @@ class ListBonuses:
     """
 
     bonus: Floats
-    above: float
+    rest: Floats
     rows: npt.NDArray[np.int64]
     items: Floats
     row_bonus: Floats
@@ -79,6 +81,11 @@ class ListPrices:
     seed
         The seed of the random numbers.
 
+    Attributes
+    ----------
+    is_mixed : bool
+        Whether lists mix groups. Either all do, or none does.
+
     Examples
     --------
     >>> from fairsync.catalog import Catalog
@@ -92,7 +99,7 @@ class ListPrices:
 
     def __init__(self, lists: InvertedLists, items: Floats, group_rows: GroupRows, seed: int = 0) -> None:
         self._lists, self._items, self._group_rows = lists, items, group_rows
-        self.is_mixed = bool(lists.group_of[0] == MIXED)  # either all lists mix groups, or none does
+        self.is_mixed = bool(lists.group_of[0] == MIXED)
         # Replaced as a whole, so that searches that run at the same time never see half of a change. Two, because users
         # of very different length have other units.
         self._kept: tuple[tuple[Floats, float, ListBonuses], ...] = ()
@@ -102,7 +109,10 @@ class ListPrices:
         by_list, sizes = np.argsort(lists.list_of, kind="stable"), lists.sizes[:, None]
         drawn = np.cumsum(sizes)[:, None] - sizes + (rng.random((len(sizes), _SAMPLE)) * sizes).astype(np.int64)
         self._sampled = lists.groups[by_list[drawn]].astype(np.intp)
-        self._some = rng.choice(lists.groups, min(_SAMPLE_FOR_BEST, len(lists.groups)), replace=False).astype(np.intp)
+        # The list of the first item of each group. Groups are small, and their other items are mostly in lists with
+        # similar bonuses.
+        self._home = np.zeros(group_rows.n_groups, dtype=np.intp)
+        self._home[lists.groups[::-1]] = lists.list_of[::-1]
 
     def of(self, bonus: Floats, tail: float) -> ListBonuses:
         """Return what lists need to know about prices.
@@ -125,45 +135,69 @@ class ListPrices:
     def _find(self, bonus: Floats, tail: float) -> ListBonuses:
         if not self.is_mixed:
             none = np.empty(0, dtype=np.int64)
-            return ListBonuses(bonus[self._lists.group_of], np.inf, none, self._items[:0], bonus[:0])
-        some = bonus.take(self._some)
-        place = len(some) - max(1, round(_BEST_SHARE * len(some)))
-        above = np.partition(some, place)[place]
-        groups = np.flatnonzero(bonus > above)
+            return ListBonuses(bonus[self._lists.group_of], bonus, none, self._items[:0], bonus[:0])
+        sampled = bonus.take(self._sampled, mode="clip")
+        limit = _limits(sampled)
+        groups = np.flatnonzero(bonus > limit.take(self._home))
+        rest = bonus.copy()
+        rest[groups] = -np.inf
         # Largest bonus first: a scan excludes items in bundles, by their best bonus.
         high = bonus[groups]
         order = _nearly_descending(high)
         rows, sizes = self._group_rows.in_order(groups[order])
         row_bonus = np.zeros(len(rows) + BUNDLE_OF_ONE, dtype=np.float32)
         row_bonus[: len(rows)] = np.repeat(high[order], sizes)
-        by_list, depth = self._chances(bonus.take(self._sampled, mode="clip"), above, np.float32(1 / tail))
-        share = float(np.count_nonzero(some > -np.inf) / len(some))
-        items = self._items.take(rows, axis=0)
-        return ListBonuses(by_list, float(above), rows, items, row_bonus, share, depth)
+        by_list, depth = _chances(sampled, sampled <= limit[:, None], np.float32(1 / tail))
+        share = float(np.count_nonzero(sampled > -np.inf) / sampled.size)
+        return ListBonuses(by_list, rest, rows, self._items.take(rows, axis=0), row_bonus, share, depth)
 
-    def _chances(self, sampled: Floats, above: np.float32, scale: np.float32) -> tuple[Floats, float]:
-        """Return the bonus of each list, and the depth, given the bonuses of some items of each."""
-        inside = sampled <= above
-        counts = np.count_nonzero(inside if sampled.min() > -np.inf else inside & (sampled > -np.inf), axis=1)
-        if above == -np.inf or not counts.any():  # nothing is open but the items that are scored one by one
-            return np.full(len(sampled), -np.inf, dtype=np.float32), 1.0
-        chance = np.subtract(sampled, above)
-        chance *= scale
-        np.exp(np.clip(chance, -_MOST_EXPONENT, _MOST_EXPONENT, out=chance), out=chance)
-        mean = np.einsum("ij,ij->i", chance, inside) / np.maximum(counts, 1)
-        by_list = np.where(counts > 0, above + np.log(np.maximum(mean, _LEAST)) / scale, np.float32(-np.inf))
-        # Relative to the list: of equal lists, each has 1.
-        some = slice(None, None, _SAMPLE // _SAMPLE_FOR_DEPTH)
-        chance, inside = chance[:, some] / np.maximum(mean, _LEAST)[:, None], inside[:, some]
-        there = chance[inside]
-        given_up = min(_GIVEN_UP * float(chance.sum()), _MOST_GIVEN_UP * float(there.sum()))
-        # Those given up have more than the mean chance, so that they are a smaller share of the items.
-        count = min(len(there), 1 + math.ceil(_MOST_GIVEN_UP * len(there)))
-        largest = -np.sort(np.partition(-there, count - 1)[:count])
-        last = largest[min(int(np.searchsorted(np.cumsum(largest), given_up)), count - 1)]
-        # Those few with nearly all chances are not the best of every user, who may be interested in something else.
-        usual = np.minimum(chance, _FEW_TIMES * last).mean()
-        return by_list.astype(np.float32), max(1.0, float(last / usual))
+
+def _limits(sampled: Floats) -> Floats:
+    """Return (L,) the bonus above which an item is apart from its list, given the bonuses of some items of each."""
+    is_open = sampled > -np.inf
+    counts = np.count_nonzero(is_open, axis=1)
+    where = True if counts.min() == sampled.shape[1] else is_open  # a condition takes time
+    # Where no item of the sample is open, the list is not read: any open item is apart.
+    means = np.full(len(sampled), -np.inf, dtype=np.float32)
+    np.divide(sampled.sum(axis=1, where=where), counts, out=means, where=counts > 0)
+    some = slice(None, None, _SAMPLE // _FEWER)
+    few = sampled[:, some]
+    leads = np.subtract(few, means[:, None], out=np.full_like(few, -np.inf), where=is_open[:, some])
+    highest: Floats = np.minimum(means + _upper(leads, _APART_SHARE), _upper(few, _HIGHEST_SHARE))
+    return highest
+
+
+def _upper(values: Floats, share: float) -> np.float32:
+    """Return the value that this share of them exceeds."""
+    flat = values.ravel()
+    place = len(flat) - max(1, round(share * len(flat)))
+    found: np.float32 = np.partition(flat, place)[place]
+    return found
+
+
+def _chances(sampled: Floats, inside: npt.NDArray[np.bool_], scale: np.float32) -> tuple[Floats, float]:
+    """Return the bonus of each list, and the depth, given the bonuses of some items, and which are not apart."""
+    counts = np.count_nonzero(inside if sampled.min() > -np.inf else inside & (sampled > -np.inf), axis=1)
+    highest = sampled.max(where=inside, initial=-np.inf)
+    if highest == -np.inf:  # nothing is open but the items that are scored one by one
+        return np.full(len(sampled), -np.inf, dtype=np.float32), 1.0
+    chance = np.subtract(sampled, highest)
+    chance *= scale
+    np.exp(np.clip(chance, -_MOST_EXPONENT, _MOST_EXPONENT, out=chance), out=chance)
+    mean = np.einsum("ij,ij->i", chance, inside) / np.maximum(counts, 1)
+    by_list = np.where(counts > 0, highest + np.log(np.maximum(mean, _LEAST)) / scale, np.float32(-np.inf))
+    # Relative to the list: of equal lists, each has 1.
+    some = slice(None, None, _SAMPLE // _FEWER)
+    chance, inside = chance[:, some] / np.maximum(mean, _LEAST)[:, None], inside[:, some]
+    there = chance[inside]
+    given_up = min(_GIVEN_UP * float(chance.sum()), _MOST_GIVEN_UP * float(there.sum()))
+    # Those given up have more than the mean chance, so that they are a smaller share of the items.
+    count = min(len(there), 1 + math.ceil(_MOST_GIVEN_UP * len(there)))
+    largest = -np.sort(np.partition(-there, count - 1)[:count])
+    last = largest[min(int(np.searchsorted(np.cumsum(largest), given_up)), count - 1)]
+    # Those few with nearly all chances are not the best of every user, who may be interested in something else.
+    usual = np.minimum(chance, _FEW_TIMES * last).mean()
+    return by_list.astype(np.float32), max(1.0, float(last / usual))
 
 
 def _nearly_descending(values: Floats) -> npt.NDArray[np.intp]:

@@ -23,6 +23,8 @@ _MOST_SCORES = 1 << 24
 # slowest is many times slower as soon as anything else runs on a core; our own threads join once per search.
 PANEL_PRODUCTS = 1 << 18
 PANEL_PRODUCTS_OF_ONE = 9_215
+# Beyond any cache, and with vectors as long as this, one inner product per item reads memory faster than a panel does.
+_LEAST_STREAMED, _LEAST_STREAMED_DIM = 1 << 25, 64
 # Scores are first examined in bundles, by their maximum. For a single vector numpy's calls, not its arithmetic, take
 # the time, and longer bundles need fewer calls.
 _BUNDLE, BUNDLE_OF_ONE = 8, 32
@@ -119,6 +121,12 @@ class Tile:
         scores = BLOCK_SCORES if width > 1 else 2 * BLOCK_SCORES
         block = min(max(scores // width, BLOCK_PER_K * k), self.size)
         self.block = -(-block // self.panel) * self.panel
+        self.is_streamed = (
+            width == 1
+            and not self.scattered
+            and self.items.nbytes >= _LEAST_STREAMED
+            and catalog.dim >= _LEAST_STREAMED_DIM
+        )
         # Items that are not next to each other are copied in pieces that stay in cache, of whole panels.
         self.gathered = min(self.block, max(1, _PIECE_VALUES // (self.panel * catalog.dim)) * self.panel)
 
@@ -268,7 +276,7 @@ class Scan:
             worth = bool(np.count_nonzero(open_) <= crowd)
         if open_ is None or not worth:
             if bonus is not None:
-                scores.reshape(-1)[:] += np.repeat(bonus, width)
+                scores.reshape(-1)[:] += bonus if width == 1 else np.repeat(bonus, width)
                 bonus = None
             top = self._bundles(scores, best)
             open_ = top >= self.cut
@@ -313,6 +321,9 @@ class Scan:
     def _product(self, items: _Floats, scores: _Floats) -> None:
         columns, panel = self.tile.columns, self.tile.panel
         dim, width = columns.shape
+        if self.tile.is_streamed:
+            np.vecdot(items, columns[:, 0], out=scores[:, 0])
+            return
         whole = len(items) // panel * panel
         # All values are finite, but BLAS may compute with what an earlier product left in its buffers, and discard it.
         with np.errstate(invalid="ignore"):

@@ -63,19 +63,17 @@ class Tuning:
         scores: Floats,
         k: int,
         floor: Floats | None = None,
-        wider: float = 1.0,
     ) -> npt.NDArray[np.bool_]:
         """Return which lists to read, (n, L), given the scores of their centres minus prices, -inf where masked.
 
         If a score that k items reach is known, it is the ``floor``, (n, 1): lists further below it than
-        ``floor_slacks`` are not read. Where the prices of
-        lists are estimates, the slack is made ``wider`` by this factor.
+        ``floor_slacks`` are not read.
         """
         along, estimate = lists.along(vectors)
         estimate *= np.float32(self.eagerness)
         estimate += scores
         at = _depth(k)
-        lowest = _mark(estimate, DEPTHS[at]) - np.float32(wider * self.slacks[at]) * along
+        lowest = _mark(estimate, DEPTHS[at]) - np.float32(self.slacks[at]) * along
         if floor is not None:
             lowest = np.maximum(lowest, floor - np.float32(self.floor_slacks[at]) * along)
         # The estimate of a masked list is -inf, and if most are masked the mark may be -inf too.
