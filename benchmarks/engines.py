@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -160,13 +161,13 @@ def learn_prices(catalog: Catalog, past: Users) -> Prices:
     return np.array([prices[label] for label in catalog.labels])
 
 
-def promised(catalog: Catalog, requests: int) -> dict[str, list[Promise]]:
+def promised(catalog: Catalog, requests: int) -> tuple[list[Promise], list[Promise]]:
     """Return floors of all groups for so many requests, and promises that overlap."""
     floor = max(1, int(FLOOR_SHARE * requests * K / catalog.n_groups))
     floors = each(catalog, "group", at_least=floor)
     largest = catalog.labels[int(catalog.group_sizes.argmax())]
     more = [Promise({"new": True}, at_least=NEW_SHARE), Promise({"group": largest}, at_most=CAP)]
-    return {"floors": floors, "overlapping": [*floors, *more]}
+    return floors, [*floors, *more]
 
 
 def serve(catalog: Catalog, promises: list[Promise], users: Users, make: Callable[[Catalog], Index]) -> Served:
@@ -223,14 +224,14 @@ def compare(
             recalls.append(_recall(index.search(requests, prices, K).rows, true))
             fetched.append(fetching.of_each(len(requests)))
         ms = [one[way] * 1e3 for one in seconds]
-        served = {
-            name: serve(catalog, promises, data.users, lambda items, way=way: make_way(engine, way, items, url))
-            for name, promises in promised(catalog, len(requests)).items()
-        }
+        make, promises = partial(make_way, engine, way, url=url), promised(catalog, len(requests))
+        floors, overlapping = (serve(catalog, some, data.users, make) for some in promises)
         say(f"{engine}, {way}: promises served")
         figures.append(EngineFigures(
-            len(catalog), f"{engine}, {way}", *ms, ms[1] / (seconds[1][HERE] * 1e3), *recalls, *fetched,
-            searched_here=here.requests / len(requests), build_seconds=took[way], **served,
+            items=len(catalog), way=f"{engine}, {way}", ms=ms[0], ms_priced=ms[1],
+            times_embedded=ms[1] / (seconds[1][HERE] * 1e3), recall=recalls[0], recall_priced=recalls[1],
+            fetched=fetched[0], fetched_priced=fetched[1], searched_here=here.requests / len(requests),
+            build_seconds=took[way], floors=floors, overlapping=overlapping,
         ))  # fmt: skip
     return figures
 

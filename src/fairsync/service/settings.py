@@ -52,7 +52,7 @@ class SearchSettings(Struct, frozen=True, kw_only=True):
     engine: Literal["embedded", "pgvector", "qdrant", "milvus", "ray"] = "embedded"
     """What searches: this process, or an engine, with the keys from ``url`` on; shards on Ray have their own."""
     index: Literal["exact", "ivf", "hnsw", "one-hot"] = "exact"
-    """The index. pgvector and Qdrant have ``exact`` and ``hnsw``."""
+    """The index. pgvector, Qdrant and Milvus have ``exact`` and ``hnsw``."""
     threads: Positive | None = None
     """Threads of an exact search. Defaults to the number of processors."""
     shards: Positive = 1
@@ -79,6 +79,8 @@ class SearchSettings(Struct, frozen=True, kw_only=True):
     """Qdrant: payload field of ids that are words."""
     vector_name: str = ""
     """Qdrant: name of the vector, if it has one."""
+    prices: Literal["formula", "over-fetch"] = "formula"
+    """Qdrant: how prices enter; ``"over-fetch"`` for servers before 1.14, which know no formulas."""
     upload: bool = False
     """Whether to write to the engine: items that are missing or different at the start, and later changes. Without a
     ``[catalog]``: later changes."""

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from fairsync.catalog.changes import CatalogChange
     from fairsync.catalog.conditions import Condition
     from fairsync.catalog.groups import Label
-    from fairsync.search.engines.engine import Engine, ItemSchema
+    from fairsync.search.engines.engine import Engine
+    from fairsync.search.engines.item_schema import ItemSchema
 
 # Conditions whose items were counted by the engine: how many are remembered, and for how many seconds.
 _MOST_COUNTED, _COUNTED_SECONDS = 256, 60.0
