@@ -24,7 +24,13 @@ settings.load_profile("patient")
 # Tests of these files start something large, a cluster, a server or a browser, of which there should be one at a time.
 _TOGETHER = {
     "ray": ("ray/test_index.py", "ray/test_failover.py", "test_ray.py", "test_cluster.py"),
-    "milvus": ("test_milvus.py", "test_hosted_milvus.py", "test_switch.py", "test_engine_faults.py"),
+    "milvus": (
+        "test_milvus.py",
+        "test_hosted_milvus.py",
+        "test_switch.py",
+        "test_engine_faults.py",
+        "test_hosted_in_milvus.py",
+    ),
     "browser": (
         "test_accessibility.py",
         "test_audit_panel.py",
