@@ -14,6 +14,8 @@ from postgres_server import PostgresServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from search.engines.milvus_server import MilvusServer
+
 # On a busy machine, drawing an example can take long; that says nothing about the code. Examples are the same in every
 # run, so that a change fails for what it changes; FAIRSYNC_FRESH=1 or FAIRSYNC_HOURS draws others.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not FRESH)
@@ -22,7 +24,13 @@ settings.load_profile("patient")
 # Tests of these files start something large, a cluster, a server or a browser, of which there should be one at a time.
 _TOGETHER = {
     "ray": ("ray/test_index.py", "ray/test_failover.py", "test_ray.py", "test_cluster.py"),
-    "milvus": ("test_milvus.py", "test_hosted_milvus.py", "test_engine_faults.py"),
+    "milvus": (
+        "test_milvus.py",
+        "test_hosted_milvus.py",
+        "test_switch.py",
+        "test_engine_faults.py",
+        "test_hosted_in_milvus.py",
+    ),
     "browser": (
         "test_accessibility.py",
         "test_audit_panel.py",
@@ -54,3 +62,18 @@ def postgres() -> Iterator[PostgresServer]:
     """A Postgres server for all tests of a process; each takes a schema of its own."""
     with PostgresServer() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def milvus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusServer]:
+    """A Milvus server for all tests of a process; each takes collections of its own. It is large, and starts slowly."""
+    pytest.importorskip("pymilvus")
+    pytest.importorskip("milvus")
+    from search.engines.milvus_server import MilvusServer
+
+    running = MilvusServer(tmp_path_factory.mktemp("milvus"))
+    try:
+        running.start()
+        yield running
+    finally:
+        running.kill()

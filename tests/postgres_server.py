@@ -128,6 +128,12 @@ class PostgresServer:
     def resume(self) -> None:
         self._signal_all(signal.SIGCONT)
 
+    def revive(self) -> None:
+        """Start the server again if it has ended, as a supervisor would."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            self.start()
+
     def execute(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """Run a query beside everything else."""
         with psycopg.connect(self.url, autocommit=True) as connection:

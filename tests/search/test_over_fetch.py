@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import plain
 from fairsync.catalog import Catalog
 from fairsync.search import ExactIndex, Hits
-from fairsync.search.over_fetch import OverFetch
+from fairsync.search.certified_search import OverFetch
 from fairsync.search.rounding import Float32Items
 from search.approximate import make_case
 

@@ -1,4 +1,4 @@
-"""Engines that are killed, suspended or changed under load: 503 with Retry-After, and nothing is counted twice.
+"""Engines that are killed, suspended or changed under load: 503 with Retry-After, nothing counted twice, floors kept.
 
 The engine and the service are real processes. FAIRSYNC_KILLS=20 kills each engine twenty times.
 """
@@ -15,18 +15,25 @@ import httpx
 import numpy as np
 import pytest
 
+from fairsync.errors import BackendUnavailableError
 from fairsync.ledger import SqlLedger
 from fairsync.service.client import Client
 from postgres_server import PostgresServer
 from service.retrying_clients import RetryingClients, check_counts
-from service.service_process import SQLITE, ServiceProcess, wait_until
+from service.service_process import SQLITE, K, ServiceProcess, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from search.engines.milvus_server import MilvusServer
+
 KILLS = int(os.environ.get("FAIRSYNC_KILLS", "1"))
 BODY = {"vectors": [[1.0] * 8]}
+# Requests before the first fault, and after each. The lists before cannot hold the floor of wine: the rest is due
+# when the engine is back.
+FIRST, LATER = 30, 20
+FLOORS = {"toys": 40, "wine": K * FIRST + 1}
 
 
 class EngineServer(Protocol):
@@ -36,38 +43,44 @@ class EngineServer(Protocol):
     def kill(self) -> None: ...
     def suspend(self) -> None: ...
     def resume(self) -> None: ...
+    def revive(self) -> None: ...
 
 
 @contextmanager
-def pgvector() -> Iterator[tuple[EngineServer, dict[str, str], Callable[[], object], Callable[[], object]]]:
-    """Start Postgres; yield it, its settings, and what changes the table so that it does not fit, and back."""
+def pgvector() -> Iterator[tuple[EngineServer, str, Callable[[], object], Callable[[], object]]]:
+    """Start Postgres; yield it, its URL, and what changes the table so that it does not fit, and back."""
     with PostgresServer() as server:
         server.execute("CREATE EXTENSION vector")
         yield (
             server,
-            {"url": server.url},
+            server.url,
             lambda: server.execute("ALTER TABLE items RENAME COLUMN embedding TO v"),
             lambda: server.execute("ALTER TABLE items RENAME COLUMN v TO embedding"),
         )
 
 
 @contextmanager
-def milvus(folder: Path) -> Iterator[tuple[EngineServer, dict[str, str], Callable[[], object], Callable[[], object]]]:
-    """Start Milvus; see `pgvector`."""
-    pytest.importorskip("pymilvus")
-    pytest.importorskip("milvus")
-    from search.engines.milvus_server import MilvusServer
+def milvus(server: MilvusServer) -> Iterator[tuple[EngineServer, str, Callable[[], object], Callable[[], object]]]:
+    """Clear Milvus, which loads all collections when it starts; see `pgvector`."""
+    server.clear()
+    held: list[str] = []
 
-    server = MilvusServer(folder)
-    try:
-        server.start()
-        yield server, {"url": server.uri}, lambda: None, lambda: None
-    finally:
-        server.kill()
+    def change() -> None:
+        client = server.client()
+        held.append(client.describe_collection("items")["collection_name"])
+        client.release_collection(held[0])
+
+    yield server, server.uri, change, lambda: server.client().load_collection(held[0])
 
 
-def settings(engine: str, url: str) -> str:
-    return f'request_seconds = 15\n{SQLITE}[search]\nengine = "{engine}"\nurl = "{url}"\ntimeout = 4.0\nupload = true\n'
+def service_of(folder: Path, engine: str, url: str) -> ServiceProcess:
+    """Return a service with floors that are due at once: no request to come can be counted on."""
+    search = f'[search]\nengine = "{engine}"\nurl = "{url}"\ntimeout = 4.0\nupload = true\n'
+    service = ServiceProcess(folder, f"request_seconds = 15\n{SQLITE}{search}")
+    settings = service.config.read_text().replace("per_second = 60\n", "per_second = 60\nworst_case = 1e-9\n")
+    settings = settings.replace("floor = 100,", f"floor = {FLOORS['toys']},")
+    service.config.write_text(settings.replace("floor = 5_000_000,", f"floor = {FLOORS['wine']},"))
+    return service
 
 
 def refused_call(service: ServiceProcess) -> str:
@@ -82,11 +95,22 @@ def refused_call(service: ServiceProcess) -> str:
     return name
 
 
-def answered(service: ServiceProcess, clients: RetryingClients, name: str) -> None:
+def answered(service: ServiceProcess, server: EngineServer, clients: RetryingClients, name: str) -> None:
     """Repeat a refused call until it is answered, as a client would, and add it to what was received."""
+    found = None
 
-    with Client(service.url, attempts=200, timeout=240) as client:
-        found = client.retrieve(np.ones((1, 8)), request_ids=[name])
+    def is_answered() -> bool:
+        nonlocal found
+        server.revive()
+        try:
+            found = client.retrieve(np.ones((1, 8)), request_ids=[name])
+        except BackendUnavailableError:
+            return False
+        return True
+
+    with Client(service.url, attempts=1, timeout=60) as client:
+        wait_until(is_answered)
+    assert found is not None
     answer = found.ids.tolist()[0], found.groups.tolist()[0]
     assert clients.received.setdefault(name, answer) == answer
 
@@ -101,56 +125,63 @@ def refused_again(clients: RetryingClients) -> None:
     wait_until(lambda: sum(clients.refused.values()) > before or bool(clients.failures))
 
 
+def floors_kept(service: ServiceProcess, clients: RetryingClients) -> None:
+    """Wait until the service says that its floors are kept."""
+
+    def are_kept() -> bool:
+        found = {one.group: one.exposures for one in client.promises()}
+        return all(found[group] >= floor for group, floor in FLOORS.items()) or bool(clients.failures)
+
+    with Client(service.url, attempts=20, timeout=60) as client:
+        wait_until(are_kept)
+
+
+def check_ledger(folder: Path, clients: RetryingClients) -> None:
+    """Check that the ledger has counted what clients received, once, and that floors were kept."""
+    with SqlLedger(folder / "exposures.db", 3) as ledger:
+        counts = check_counts([*ledger.past(), ledger.totals()], clients)
+    assert all(counts[group] >= floor for group, floor in FLOORS.items()), counts
+
+
 @pytest.mark.parametrize("engine", ["pgvector", "milvus"])
-def test_an_engine_that_is_killed_or_changed_under_load(engine: str, tmp_path: Path) -> None:
-    opened = pgvector() if engine == "pgvector" else milvus(tmp_path / "milvus")
-    with opened as (server, given, change, change_back):
-        folder = tmp_path / "service"
-        folder.mkdir()
-        with ServiceProcess(folder, settings(engine, given["url"])) as service:
+def test_an_engine_that_is_killed_or_changed_under_load(
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    opened = pgvector() if engine == "pgvector" else milvus(request.getfixturevalue("milvus_server"))
+    with opened as (server, url, change, change_back):
+        faults: list[tuple[Callable[[], object], Callable[[], object]]] = [(server.kill, server.start)] * KILLS
+        faults.append((server.suspend, server.resume))  # slow beyond any timeout
+        faults.append((change, change_back))
+        with service_of(tmp_path, engine, url) as service:
             service.start()
             with RetryingClients(service.url, pause=0.02) as clients:
-                more_received(clients, 30)
-                for _ in range(KILLS):
-                    server.kill()
+                more_received(clients, FIRST)
+                for break_it, mend_it in faults:
+                    break_it()
                     refused_again(clients)
                     name = refused_call(service)
-                    server.start()
-                    answered(service, clients, name)
-                    more_received(clients, 20)
-                if engine == "pgvector":  # Milvus ends itself when it was suspended, and comes back as if killed
-                    server.suspend()  # slow beyond any timeout
-                    refused_again(clients)
-                    name = refused_call(service)
-                    server.resume()
-                    answered(service, clients, name)
-                    more_received(clients, 20)
-                    change()
-                    refused_again(clients)
-                    name = refused_call(service)
-                    change_back()
-                    answered(service, clients, name)
-                    more_received(clients, 40)
+                    mend_it()
+                    answered(service, server, clients, name)
+                    more_received(clients, LATER)
+                floors_kept(service, clients)
             service.stop()
             assert "Traceback" not in service.log()
-        with SqlLedger(folder / "exposures.db", 3) as ledger:
-            counts = check_counts([*ledger.past(), ledger.totals()], clients)
-        assert counts["wine"] > 0  # which nobody gets without the promise
+        check_ledger(tmp_path, clients)
 
 
 def test_a_service_with_qdrant_in_its_process_is_killed_and_its_folder_vanishes(tmp_path: Path) -> None:
     pytest.importorskip("qdrant_edge")
     vectors = tmp_path / "vectors"
-    with ServiceProcess(tmp_path, settings("qdrant", str(vectors))) as service:
+    with service_of(tmp_path, "qdrant", str(vectors)) as service:
         service.start()
         with RetryingClients(service.url, pause=0.02) as clients:
             for turn in range(KILLS + 1):
-                more_received(clients, 30)
+                more_received(clients, FIRST)
                 service.kill()
                 if turn == KILLS:
                     shutil.rmtree(vectors)
                 service.start()
-            more_received(clients, 30)
+            more_received(clients, LATER)
+            floors_kept(service, clients)
         service.stop()
-    with SqlLedger(tmp_path / "exposures.db", 3) as ledger:
-        check_counts([*ledger.past(), ledger.totals()], clients)
+    check_ledger(tmp_path, clients)

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import fairsync as fs
+from fairsync.catalog.files import save_catalog
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.search.engines import make_engine_index
+from fairsync.search.engines.engine import EngineQuery, Ranking, StoredItems
 from fairsync.search.engines.hosted_catalog import HostedCatalog
 from fairsync.service.check import check
 from fairsync.service.run import make_promise_service
@@ -160,6 +162,44 @@ def test_an_engine_that_is_away_is_503_and_nothing_is_counted(tmp_path: Path) ->
             assert client.retrieve([user], request_ids=["b"]).ids.tolist() == first.ids.tolist()
             assert service.coordinator.ledger.totals().requests == 2
         service.coordinator.ledger.close()
+
+
+@pytest.mark.usefixtures("midday")
+@pytest.mark.parametrize("engine", ["pgvector", "qdrant"])
+@pytest.mark.parametrize("has_copy", [True, False])
+def test_an_item_that_is_deleted_between_search_and_settle(
+    engine: str, has_copy: bool, tmp_path: Path, postgres: PostgresServer, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list that was found is answered and counted once; the next one has no such item."""
+    settings = write_settings(tmp_path, engine, postgres.url if engine == "pgvector" else str(tmp_path / "v"), table)
+    if has_copy:
+        save_catalog(shop_catalog(), tmp_path / "items")
+        text = (tmp_path / "service.toml").read_text()
+        for line in ("attributes", "filters"):
+            text = "\n".join(one for one in text.splitlines() if not one.startswith(line))
+        (tmp_path / "service.toml").write_text(f'{text}\n[catalog]\npath = "items"\n')
+        settings = load_settings(tmp_path / "service.toml", {})
+    service = make_promise_service(settings)
+    held = service.front.index.engine if has_copy else service.catalog.engine  # type: ignore[attr-defined]
+    ask, user, gone = held.search, np.ones((1, 8)), list[str]()
+
+    def delete_the_best(query: EngineQuery) -> list[Ranking]:
+        found = ask(query)
+        if not gone:
+            gone.append(found[0].ids[0])
+            nothing = {name: [] for name in shop_catalog().attributes}
+            held.change(StoredItems([], np.empty((0, 8), dtype=np.float32), nothing), gone)
+        return found
+
+    monkeypatch.setattr(held, "search", delete_the_best)
+    with running(service, settings) as there, fs.Client(there.url, timeout=60) as client:
+        first = client.retrieve(user, request_ids=["a"])
+        assert gone[0] in first.ids[0]
+        assert client.retrieve(user, request_ids=["a"]).ids.tolist() == first.ids.tolist()
+        assert gone[0] not in client.retrieve(user, request_ids=["b"]).ids[0]
+        totals = service.coordinator.ledger.totals()
+        assert (totals.requests, int(totals.exposures.sum())) == (2, 6)
+    service.coordinator.ledger.close()
 
 
 @pytest.mark.parametrize(

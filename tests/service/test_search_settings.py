@@ -69,8 +69,11 @@ def embedded(users: np.ndarray) -> list[list[int]]:
     [
         ("", "there is no table"),
         ("CREATE TABLE {} (id bigint, embedding vector(8))", "no column 'group' for the attribute 'group'"),
-        ('CREATE TABLE {} (id bigint, embedding vector(4), "group" text)', "has 4 dimensions, and the catalog has 8"),
-        ('CREATE TABLE {} (id text, embedding vector(8), "group" text)', "is text, and ids need bigint"),
+        ('CREATE TABLE {} (id bigint, embedding vector(4), "group" text)', "have 4 dimensions, and the catalog has 8"),
+        (
+            'CREATE TABLE {} (id text, embedding vector(8), "group" text)',
+            "are words, and those of the items are numbers",
+        ),
         (
             'CREATE TABLE {} (id bigint, embedding vector(8), "group" text)',
             "has 0 items of 'books', and the catalog 20",

@@ -8,10 +8,10 @@ import numpy.typing as npt
 from fairsync.catalog import Catalog
 from fairsync.search.approximate import EXACT_BELOW, ApproximateIndex
 from fairsync.search.base import Hits, Index
+from fairsync.search.certified_search import OverFetch
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.filtering import search_eligible
 from fairsync.search.inverted_lists import stretch
-from fairsync.search.over_fetch import OverFetch
 from fairsync.search.tuning import synthetic_requests, tune_breadth
 
 _NEIGHBOURS, _BUILD_BREADTH = 32, 80

@@ -7,9 +7,10 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.search.base import Hits
+from fairsync.search.certified_search import OverFetch
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.exact import ExactIndex
-from fairsync.search.over_fetch import Fetched, OverFetch
+from fairsync.search.over_fetch import Eligible, Fetched
 from fairsync.search.rounding import Float32Queries
 
 _U = 2.0**-24
@@ -41,7 +42,7 @@ class OneHotFetch(OverFetch):
 
     applies_prices = "one-hot"
 
-    def fetch(self, queries: Float32Queries, count: int, eligible: Eligibility | None) -> Fetched:
+    def fetch(self, queries: Float32Queries, count: int, eligible: Eligible | None) -> Fetched:
         """Fetch by widened queries; see `OverFetch`. Only masks are left to apply to the scores that come back."""
         if queries.bonus is None:
             bonus, masked = np.zeros(self.catalog.n_groups, dtype=np.float32), None

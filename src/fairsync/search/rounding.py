@@ -104,7 +104,7 @@ class Float32Queries:
     """
 
     columns: npt.NDArray[np.float32]
-    bonus: npt.NDArray[np.float32] | None
+    bonus: npt.NDArray[np.floating] | None
     margin: npt.NDArray[np.float64]
     exponent: int
 

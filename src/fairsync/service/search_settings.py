@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _OWN = {
     "pgvector": ("table", "id_column", "embedding_column"),
     "milvus": ("collection", "api_key", "id_column", "embedding_column"),
-    "qdrant": ("collection", "api_key", "id_key", "vector_name"),
+    "qdrant": ("collection", "api_key", "id_key", "vector_name", "prices"),
 }
 
 

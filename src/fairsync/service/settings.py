@@ -79,6 +79,8 @@ class SearchSettings(Struct, frozen=True, kw_only=True):
     """Qdrant: payload field of ids that are words."""
     vector_name: str = ""
     """Qdrant: name of the vector, if it has one."""
+    prices: Literal["formula", "over-fetch"] = "formula"
+    """Qdrant: how prices enter; ``"over-fetch"`` for servers before 1.14, which know no formulas."""
     upload: bool = False
     """Whether to write to the engine: items that are missing or different at the start, and later changes. Without a
     ``[catalog]``: later changes."""

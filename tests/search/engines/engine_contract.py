@@ -207,15 +207,15 @@ def check_other_items(make: Callable[[Catalog], EngineIndex]) -> None:
     index = make(part)
     for prices in (None, np.linspace(-0.5, 0.5, part.n_groups)):
         assert index.search(users, prices, 12).rows.tolist() == plain.search(part, users, prices, 12)[0]
-    assert engine.count()[None] == len(whole)
+    assert engine.count()[()] == len(whole)
 
 
 def check_abilities(index: EngineIndex) -> None:
     """What the engine says that it can do, it does."""
     catalog, engine = index.catalog, index.engine
     sizes = dict(zip(catalog.labels, catalog.group_sizes.tolist(), strict=True))
-    assert engine.count("brand") == {label: size for label, size in sizes.items() if size}
-    assert engine.count() == {None: len(catalog)}
+    assert engine.count(["brand"]) == {(label,): size for label, size in sizes.items() if size}
+    assert engine.count() == {(): len(catalog)}
     ids = catalog.ids_of([5, 6]).tolist()
     unknown = "nothing" if isinstance(ids[0], str) else 10**6
     found = engine.fetch([*ids, unknown])

@@ -10,6 +10,7 @@ import urllib.request
 from pathlib import Path
 
 import milvus
+from pymilvus import MilvusClient
 
 _STARTS_WITHIN = 300.0
 _ETCD = """\
@@ -48,6 +49,8 @@ class MilvusServer:
             # Milliseconds between two looks at what is to be loaded; 1000 and 500 by default.
             "QUERYCOORD_CHECKINTERVAL": "50",
             "QUERYCOORD_DISTPULLINTERVAL": "50",
+            # Milliseconds between two ticks, for which a read of the latest data waits; 200 by default.
+            "PROXY_TIMETICKINTERVAL": "20",
         }
         self._health = f"http://127.0.0.1:{health}/healthz"
         self.uri = f"http://127.0.0.1:{config.get('proxy_port')}"
@@ -76,11 +79,25 @@ class MilvusServer:
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Continue after `suspend`. Milvus ends itself if its session has expired; then it is started again."""
+        """Continue after `suspend`. Milvus ends itself, sooner or later, if its session has expired; see `revive`."""
         self._process.send_signal(signal.SIGCONT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(8)
+
+    def revive(self) -> None:
+        """Start it again if it has ended, as a supervisor would."""
+        if self._process.poll() is not None:
             self.start()
+
+    def client(self) -> MilvusClient:
+        """Return a client of its own."""
+        return MilvusClient(self.uri)
+
+    def clear(self) -> None:
+        """Drop all collections."""
+        client = self.client()
+        for name in client.list_collections():
+            for alias in client.list_aliases(name)["aliases"]:
+                client.drop_alias(alias)
+            client.drop_collection(name)
 
 
 def _free_ports(count: int) -> list[int]:

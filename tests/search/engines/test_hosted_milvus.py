@@ -18,31 +18,30 @@ from search.engines.hosted_contract import (  # noqa: F401 -- the tests of every
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from fairsync.search.engines.engine import Engine
+    from search.engines.milvus_server import MilvusServer
 
 _numbers = count()
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real server."""
-    pytest.importorskip("pymilvus")
-    pytest.importorskip("milvus")
-    from search.engines.milvus_server import MilvusServer
+def written(server: MilvusServer) -> Engine:
+    """Write the items to a new collection."""
+    from fairsync.search.engines.milvus import MilvusIndex
 
-    one = MilvusServer(tmp_path_factory.mktemp("milvus"))
-    try:
-        one.start()
-        yield one.uri
-    finally:
-        one.kill()
+    return MilvusIndex(SHOP, server.uri, f"hosted_{next(_numbers)}", upload=True).engine
+
+
+@pytest.fixture(scope="module")
+def unchanged(milvus_server: MilvusServer) -> Engine:
+    """The items in a collection that no test changes: it takes seconds to make one."""
+    return written(milvus_server)
 
 
 @pytest.fixture
-def engine(address: str) -> Engine:
-    """The items in a collection."""
-    from fairsync.search.engines.milvus import MilvusIndex
-
-    return MilvusIndex(SHOP, address, f"hosted_{next(_numbers)}", upload=True).engine
+def engine(request: pytest.FixtureRequest, milvus_server: MilvusServer, unchanged: Engine) -> Engine:
+    """The items in a collection, which is new for tests that write."""
+    writes = (
+        test_changes_in_the_engine_are_seen_and_combinations_noticed,
+        test_equal_vectors_are_in_the_order_of_ids,
+    )
+    return written(milvus_server) if request.function in writes else unchanged

@@ -51,22 +51,8 @@ _numbers = count()
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusServer]:
-    pytest.importorskip("pymilvus")
-    pytest.importorskip("milvus")
-    from search.engines.milvus_server import MilvusServer
-
-    one = MilvusServer(tmp_path_factory.mktemp("milvus"))
-    try:
-        one.start()
-        yield one
-    finally:
-        one.kill()
-
-
-@pytest.fixture(scope="module")
-def url(server: MilvusServer) -> str:
-    return server.uri
+def url(milvus_server: MilvusServer) -> str:
+    return milvus_server.uri
 
 
 def new_collection() -> str:
@@ -173,7 +159,7 @@ def test_it_tells_its_form_and_returns_items_with_their_ranking(make: Make) -> N
         assert list(ranking.items.ids) == list(ranking.ids)
         assert (ranking.items.vectors == catalog.embeddings[rows]).all()
         assert ranking.items.attributes["tags"] == catalog.attributes["tags"].take(rows).values()
-    counted = engine.combinations(["new", "tags"], [Condition("year", (2001,))])
+    counted = engine.count(["new", "tags"], [Condition("year", (2001,))])
     chosen = np.flatnonzero(np.array(catalog.attributes["year"].values()) == 2001)
     pairs = zip(*(catalog.attributes[name].take(chosen).values() for name in ("new", "tags")), strict=True)
     assert counted == Counter((new, tuple(sorted(tags))) for new, tags in pairs)
@@ -279,10 +265,13 @@ class TestExistingCollection:
     @pytest.mark.parametrize(
         ("wrong", "message"),
         [
-            ({"columns": {}}, r"no field 'category' for the attribute 'category'; it has sku, v, kind, stock"),
+            ({"columns": {}}, r"no field 'category'; it has sku, v, kind, stock: name it with .*columns="),
             ({"id_column": "kind"}, r"'kind' is not the primary key .*id_column='sku'"),
-            ({"embedding_column": "kind"}, r"no field 'kind' of type FLOAT_VECTOR"),
-            ({"columns": {"category": "kind", "stock": "kind"}}, r"'kind' .* is VARCHAR, and .* 'stock' needs INT64"),
+            ({"embedding_column": "kind"}, r"'kind' .* is VARCHAR, and embeddings need FLOAT_VECTOR"),
+            (
+                {"columns": {"category": "kind", "stock": "kind"}},
+                r"has words for .* 'stock', which needs whole numbers",
+            ),
             ({"dim": 4}, r"have 3 dimensions, and the catalog has 4"),
             ({"index": "hnsw"}, r"is FLAT, and index='hnsw' needs HNSW"),
         ],
@@ -300,12 +289,12 @@ class TestExistingCollection:
             self.index(url, self.made(url, metric, kind))
 
 
-def test_hnsw_finds_most_and_keeps_floors(server: MilvusServer) -> None:
+def test_hnsw_finds_most_and_keeps_floors(url: str) -> None:
     rng = np.random.default_rng(11)
     catalog = Catalog(
         rng.standard_normal((2000, 16)).astype(np.float32), {"group": [f"g{i}" for i in rng.integers(0, 8, 2000)]}
     )
-    index = MilvusIndex(catalog, server.uri, new_collection(), index="hnsw", upload=True)
+    index = MilvusIndex(catalog, url, new_collection(), index="hnsw", upload=True)
     users = rng.standard_normal((80, 1, 16))
     for prices in (None, np.linspace(-1, 1, 8)):
         assert recall(index.search(users[:12], prices, 10), catalog, users[:12], prices, 10) >= 0.9

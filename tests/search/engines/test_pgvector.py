@@ -195,9 +195,12 @@ class TestExistingTable:
         ("wrong", "message"),
         [
             ({"columns": {}}, r"no column 'kind' for the attribute 'kind'; it has .*the kind"),
-            ({"embedding_column": "note"}, r"'note' .* is text, and embeddings need vector\(3\)"),
-            ({"id_column": "stock"}, r"'stock' .* is smallint, and ids need text"),
-            ({"columns": {"kind": "the kind", "stock": "note"}}, r"'note' .* is text, and the attribute 'stock' need"),
+            ({"embedding_column": "note"}, r"'note' .* is text, and embeddings need vector\(d\)"),
+            ({"id_column": "stock"}, r"ids of .* are numbers, and those of the items are words"),
+            (
+                {"columns": {"kind": "the kind", "stock": "note"}},
+                r"words for .* 'stock', which needs whole numbers",
+            ),
             ({"id_column": "note", "upload": True}, r"no unique index"),
             ({"index": "hnsw"}, r"no HNSW index of the inner product: run CREATE INDEX"),
         ],
@@ -217,7 +220,7 @@ class TestExistingTable:
     def test_another_number_of_dimensions_is_said(self, server: PostgresServer, table: str) -> None:
         catalog = Catalog(np.eye(4)[:3], {"kind": ["toys"] * 3}, list("abc"))
         named = {"id_column": "sku", "embedding_column": "v", "columns": {"kind": "the kind"}}
-        with pytest.raises(InvalidInputError, match="has 3 dimensions, and the catalog has 4"):
+        with pytest.raises(InvalidInputError, match="have 3 dimensions, and the catalog has 4"):
             PgvectorIndex(catalog, server.url, table, **named)  # type: ignore[arg-type]
 
     def test_missing_rights_are_said(self, server: PostgresServer, table: str) -> None:
@@ -314,7 +317,7 @@ class TestFaults:
     ("wrong", "message"),
     [
         ({"index": "ivf"}, "'exact' or 'hnsw'"),
-        ({"table": ""}, "table must be a name"),
+        ({"table": ""}, "table or collection must be a name"),
         ({"table": "a.b.c"}, "table must be a name"),
         ({"ef_search": 0}, "ef_search"),
         ({"timeout": 0}, "timeout"),

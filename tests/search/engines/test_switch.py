@@ -31,20 +31,6 @@ def model(seed: int, dim: int = 8) -> Catalog:
     return Catalog(rng.standard_normal((300, dim)).astype(np.float32), {"brand": labels}, np.arange(300).astype(str))
 
 
-@pytest.fixture(scope="module")
-def milvus_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    pytest.importorskip("pymilvus")
-    pytest.importorskip("milvus")
-    from search.engines.milvus_server import MilvusServer
-
-    server = MilvusServer(tmp_path_factory.mktemp("milvus"))
-    try:
-        server.start()
-        yield server.uri
-    finally:
-        server.kill()
-
-
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     """The name and the settings of an engine that holds nothing yet."""
@@ -55,7 +41,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
         postgres.execute("DROP TABLE IF EXISTS switched, switched_new, switched_old")
         return {"name": "pgvector", "url": postgres.url, "table": "switched"}
     if name == "milvus":
-        return {"name": "milvus", "url": request.getfixturevalue("milvus_url"), "collection": "switched"}
+        return {"name": "milvus", "url": request.getfixturevalue("milvus_server").uri, "collection": "switched"}
     if name == "milvus-lite":
         pytest.importorskip("milvus_lite")
         return {"name": "milvus", "url": str(tmp_path / "items.db"), "collection": "switched"}

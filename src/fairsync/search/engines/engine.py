@@ -1,17 +1,17 @@
 """The interface of a search engine: what it can do, and how it is asked. It knows ids and labels, but no rows."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.catalog.attributes import AttributeLabel, Column, LabelColumn, ListColumn, NumberColumn
 from fairsync.catalog.conditions import Condition
 from fairsync.catalog.groups import Label
 from fairsync.errors import BackendUnavailableError, InvalidInputError
+from fairsync.search.engines.item_schema import ItemSchema
 
 Floats = npt.NDArray[np.float32]
 
@@ -29,24 +29,24 @@ class Abilities:
         The most labels that can have a bonus of their own in one query.
     exact : bool
         Whether no better item is ever left out: no approximate index is used.
-    filters : bool
-        Whether it evaluates conditions and excluded ids.
-    fetches, counts : bool
-        Whether `Engine.fetch` and `Engine.count` can be called.
     most_results : int
         The most items that one query may ask for.
     combined_prices : bool
         Whether a bonus may depend on the labels of several attributes.
+    filters : bool
+        Whether it evaluates conditions and excluded ids.
+    fetches, counts : bool
+        Whether `Engine.fetch` and `Engine.count` can be called.
     """
 
     prices: Literal["bias", "formula", "none"]
     most_labels: int
     exact: bool
-    filters: bool
-    fetches: bool
-    counts: bool
     most_results: int
     combined_prices: bool = False
+    filters: bool = True
+    fetches: bool = True
+    counts: bool = True
 
 
 @dataclass(frozen=True)
@@ -162,25 +162,6 @@ class StoredItems:
         )
 
 
-@dataclass(frozen=True)
-class ItemSchema:
-    """The form of the items that an engine holds.
-
-    Attributes
-    ----------
-    dim : int
-        The number of dimensions.
-    ids : type
-        The type of the ids: str or int.
-    columns : dict
-        A column without items for each attribute, which says its type.
-    """
-
-    dim: int
-    ids: type[str] | type[int]
-    columns: Mapping[str, Column]
-
-
 class Engine(Protocol):
     """A search engine that holds items: an id, a vector and attributes each, ranked by the inner product.
 
@@ -205,19 +186,13 @@ class Engine(Protocol):
         """Return the form of the items that are there, with the types of these attributes; raise if one is missing."""
         ...
 
-    def prepare(
-        self, dim: int, ids: type[str] | type[int], columns: Mapping[str, Column], *, create: bool, writes: bool
-    ) -> None:
+    def prepare(self, schema: ItemSchema, *, create: bool, writes: bool) -> None:
         """Check that items of this form can be stored and found, before anything else is asked.
 
         Parameters
         ----------
-        dim
-            The number of dimensions.
-        ids
-            The type of the ids.
-        columns
-            The attributes, for their types.
+        schema
+            The form of the items.
         create
             Whether to make the table or collection if there is none.
         writes
@@ -241,14 +216,8 @@ class Engine(Protocol):
         """Return those of the items that exist, in any order."""
         ...
 
-    def count(self, attribute: str | None = None) -> dict[Any, int]:
-        """Return the number of items by the label of an attribute; without an attribute, of all under None."""
-        ...
-
-    def combinations(
-        self, attributes: Sequence[str], conditions: Sequence[Condition] = ()
-    ) -> dict[tuple[Any, ...], int]:
-        """Return the number of items with each combination of values of some attributes.
+    def count(self, attributes: Sequence[str] = (), conditions: Sequence[Condition] = ()) -> dict[tuple[Any, ...], int]:
+        """Return the number of items with each combination of values of some attributes; of all under () by default.
 
         Only items that meet the conditions are counted. A list of labels is a sorted tuple. Items without a value have
         None.
@@ -278,20 +247,39 @@ class Engine(Protocol):
         ...
 
 
-def empty_column(kind: str, *, is_list: bool = False) -> Column:
-    """Return a column without items, of a type: ``"str"``, ``"int"``, ``"bool"`` or ``"float"``.
+def check_settings(index: str, *, timeout: float, name: str, ef_search: int = 1, most_ef_search: int = 1) -> None:
+    """Raise if settings that engines have in common have no meaning, before anything is asked.
+
+    Parameters
+    ----------
+    index
+        ``"exact"`` or ``"hnsw"``.
+    timeout
+        Seconds that a call may take.
+    name
+        The name of the table or collection.
+    ef_search, most_ef_search
+        The size of the candidate list of HNSW, and the largest that the engine takes.
+    """
+    if index not in ("exact", "hnsw"):
+        raise InvalidInputError(f"index must be 'exact' or 'hnsw', got {index!r}.")
+    if not timeout > 0:
+        raise InvalidInputError(f"timeout must be a positive number of seconds, got {timeout}.")
+    if not name:
+        raise InvalidInputError("table or collection must be a name.")
+    if not 1 <= ef_search <= most_ef_search:
+        raise InvalidInputError(f"ef_search must be from 1 to {most_ef_search:,}, got {ef_search}.")
+
+
+def plain_values(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the values of an item as they are counted: a list of labels as a sorted tuple; see `Engine.count`.
 
     Examples
     --------
-    >>> empty_column("int", is_list=True).kind, len(empty_column("float"))
-    ('int', 0)
+    >>> plain_values(["toys", ["b", "a"], None])
+    ('toys', ('a', 'b'), None)
     """
-    if kind == "float":
-        return NumberColumn(np.empty(0))
-    examples: dict[str, AttributeLabel] = {"str": "", "int": 0, "bool": False}
-    label = examples[kind]
-    codes = np.empty(0, dtype=np.int32)
-    return ListColumn(codes, np.zeros(1, dtype=np.int64), [label]) if is_list else LabelColumn(codes, [label])
+    return tuple(tuple(sorted(one)) if isinstance(one, list) else one for one in values)
 
 
 def ask_engine(engine: Engine, query: EngineQuery) -> list[Ranking]:

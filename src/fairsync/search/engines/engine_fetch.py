@@ -7,10 +7,11 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.search.base import Index
+from fairsync.search.certified_search import CertifiedSearch
 from fairsync.search.eligibility import Eligibility
-from fairsync.search.engines.engine import Engine, Ranking, Restricted
+from fairsync.search.engines.engine import Engine, Restricted
 from fairsync.search.engines.priced_ranking import PricedRanking
-from fairsync.search.over_fetch import CertifiedSearch, Fetched
+from fairsync.search.over_fetch import Eligible, Fetched
 from fairsync.search.rounding import Float32Items, Float32Queries
 
 _U = 2.0**-24
@@ -67,18 +68,12 @@ class EngineFetch(CertifiedSearch):
         finite = queries.bonus[queries.bonus > -np.inf]
         return queries.margin + 4 * _U * float(np.abs(finite).max(initial=0.0))
 
-    def fetch(self, queries: Float32Queries, count: int, eligible: Eligibility | None) -> Fetched:
-        """Ask the engine; see `CertifiedSearch`."""
-        vectors, restricted = np.ascontiguousarray(queries.columns.T), None
-        if eligible is not None and self.filters(eligible):
-            each = self._restricted(eligible)
-            restricted = each * (len(vectors) // len(each))
-        rankings, has_bonus = self._ranking.ask(vectors, queries.bonus, count, restricted)
-        fetched = self._to_rows(rankings)
-        if has_bonus or queries.bonus is None:
-            return fetched
-        priced = fetched.scores + queries.bonus[self.catalog.group_of[fetched.rows]]
-        return Fetched(priced, fetched.rows, fetched.beyond)
+    def fetch(self, queries: Float32Queries, count: int, eligible: Eligible | None) -> Fetched:
+        """Ask the engine; see `OverFetching`."""
+        restricted = None
+        if isinstance(eligible, Eligibility) and self.filters(eligible):
+            restricted = self._restricted(eligible)
+        return self._ranking.fetch(queries, count, restricted, self.catalog)
 
     def _restricted(self, eligible: Eligibility) -> list[Restricted]:
         conditions = [tuple(chosen.conditions or ()) for chosen in eligible.selections]
@@ -89,15 +84,3 @@ class EngineFetch(CertifiedSearch):
             Restricted(conditions[at], excluded[edges[i] : edges[i + 1]])
             for i, at in enumerate(eligible.selection_of.tolist())
         ]
-
-    def _to_rows(self, rankings: list[Ranking]) -> Fetched:
-        width = max((len(one.ids) for one in rankings), default=0)
-        rows = np.full((len(rankings), width), -1, dtype=np.int64)
-        scores = np.full((len(rankings), width), -np.inf)
-        flat = [name for one in rankings for name in one.ids]
-        if flat:
-            lengths = np.array([len(one.ids) for one in rankings])
-            there = np.arange(width) < lengths[:, None]
-            rows[there] = self.catalog.rows_of(np.asarray(flat))
-            scores[there] = [score for one in rankings for score in one.scores]
-        return Fetched(scores, rows, np.array([one.beyond for one in rankings]))

@@ -11,6 +11,7 @@ from fairsync.catalog.attributes import LabelColumn, NumberColumn
 from fairsync.errors import InvalidInputError
 from fairsync.search.engines.engine import StoredItems
 from fairsync.search.engines.engine_fetch import EngineFetch
+from fairsync.search.engines.item_schema import ItemSchema
 from fairsync.search.exact import ExactIndex
 from fairsync.search.overlay import Overlay
 from fairsync.search.row_encoding import RowEncoding
@@ -75,7 +76,7 @@ class EngineIndex:
         self.engine.finish(create=upload)
         if staged is not None:
             staged.switch()
-        found = int(self.engine.count()[None]) if len(missing) else total
+        found = self.engine.count()[()] if len(missing) else total
         self._use(catalog, exact, min(1.0, len(catalog) / max(found, 1)))
 
     @property
@@ -145,9 +146,7 @@ class EngineIndex:
         return index
 
     def _prepare(self, catalog: Catalog) -> None:
-        kind = str if catalog.ids.dtype.kind in "UO" else int
-        columns = catalog.conditioned_attributes
-        self.engine.prepare(catalog.dim, kind, columns, create=self.upload, writes=self.upload)
+        self.engine.prepare(ItemSchema.of(catalog), create=self.upload, writes=self.upload)
 
     def _use(self, catalog: Catalog, exact: ExactIndex, alive: float) -> None:
         most = min(max(len(catalog) // _MOST_SHARE, _LEAST_MOST), self.engine.abilities.most_results - 1)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from fairsync.catalog.changes import CatalogChange
     from fairsync.catalog.conditions import Condition
     from fairsync.catalog.groups import Label
-    from fairsync.search.engines.engine import Engine, ItemSchema
+    from fairsync.search.engines.engine import Engine
+    from fairsync.search.engines.item_schema import ItemSchema
 
 # Conditions whose items were counted by the engine: how many are remembered, and for how many seconds.
 _MOST_COUNTED, _COUNTED_SECONDS = 256, 60.0
@@ -79,12 +80,12 @@ class HostedCatalog(Catalog):
                 raise InvalidInputError(
                     f"the attribute {name!r} has numbers with decimals, and promises need labels: name it in filters."
                 )
-        engine.prepare(self._schema.dim, self._schema.ids, self._schema.columns, create=False, writes=writes)
+        engine.prepare(self._schema, create=False, writes=writes)
         engine.finish(create=False)
         self._promised, self.unknown_seen = names, threading.Event()
         self._counted: OrderedDict[tuple[Condition, ...], tuple[float, NDArray[np.int64]]] = OrderedDict()
         self._counting = threading.Lock()
-        held = engine.combinations(names)
+        held = engine.count(names)
         known = [one for one in sorted(held, key=repr) if None not in one]
         if not known:
             raise InvalidInputError(f"{engine.place} holds no items with {' and '.join(map(repr, names))}: write some.")
@@ -165,7 +166,7 @@ class HostedCatalog(Catalog):
         with self._counting:
             last = self._counted.get(conditions)
         if last is None or last[0] < now - _COUNTED_SECONDS or len(last[1]) != self.n_rows:
-            held = self.engine.combinations(self._promised, conditions)
+            held = self.engine.count(self._promised, conditions)
             sizes = np.zeros(self.n_rows, dtype=np.int64)
             for key, count in held.items():
                 if key in self._row_of:
@@ -197,7 +198,7 @@ class HostedCatalog(Catalog):
         Combinations keep their rows, also if they have no item any more, and new ones follow.
         """
         self.unknown_seen.clear()
-        held = self.engine.combinations(self._promised)
+        held = self.engine.count(self._promised)
         known = list(self._row_of)
         new = [one for one in sorted(held, key=repr) if None not in one and one not in self._row_of]
         counts = [held.get(one, 0) for one in [*known, *new]]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from fairsync.catalog.names import plain_words, words_array
 from fairsync.search.base import Hits, check_prices
 from fairsync.search.engines.engine import Restricted
 from fairsync.search.engines.priced_ranking import PricedRanking
-from fairsync.search.scoring import settle
+from fairsync.search.over_fetch import OverFetching, PricedSearch, doubled
+from fairsync.search.rounding import Float32Queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,14 +23,13 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
-    from fairsync.search.engines.engine import Ranking, StoredItems
+    from fairsync.search.engines.engine import StoredItems
     from fairsync.search.engines.hosted_catalog import HostedCatalog
     from fairsync.search.engines.hosted_eligibility import HostedEligibility
+    from fairsync.search.over_fetch import Eligible, Fetched
 
 # What is fetched by score first, in multiples of the items that are asked for, if prices are subtracted here.
 _FIRST = 4
-# Items that the engine is asked for at once, for all requests together: they come with their vectors.
-_AT_ONCE = 1 << 14
 # Rows for items that are added to the engine after they were counted.
 _ADDED_MEANWHILE = 1 << 16
 # Prices leave few items open: the engine is asked for their labels only, unless these are more than this many.
@@ -67,9 +67,14 @@ class FoundItems:
         """The vectors of the items, and further rows without a meaning."""
         return self._held.vectors
 
-    def row_of(self, name: Label) -> int:
-        """Return the row of an item; -1 if it is of no known combination, or was not found."""
-        return self._held.row_of.get(name, -1)
+    @property
+    def found_vectors(self) -> NDArray[np.float32]:
+        """The vectors of the items."""
+        return self._held.vectors[: len(self._held.names)]
+
+    def rows_of(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the row of each of some items; -1 for one of no known combination, or that was not found."""
+        return np.array([self._held.row_of.get(name, -1) for name in ids.tolist()], dtype=np.int64)
 
     def add(self, items: StoredItems, catalog: HostedCatalog) -> None:
         """Add items that are not known yet. Those of combinations that are not known are left out."""
@@ -141,7 +146,7 @@ class _Held:
         return self._sorted
 
 
-class HostedIndex:
+class HostedIndex(OverFetching):
     """Search items that only an engine holds, under prices of groups or atoms.
 
     The engine nominates items, under prices and conditions as far as it can, with their vectors and labels; order and
@@ -157,15 +162,19 @@ class HostedIndex:
     """
 
     def __init__(self, catalog: HostedCatalog, found: FoundItems) -> None:
-        self._catalog, self._found, self.engine = catalog, found, catalog.engine
+        self._hosted, self.engine = catalog, catalog.engine
+        self._add_to(found)
         self._ranking = PricedRanking(found.hosted, catalog.engine, catalog.promised)
         self.applies_prices = self._ranking.applies_prices
 
     def over(self, found: FoundItems) -> HostedIndex:
         """Return the same index, which adds what it finds to these items; their groups are the same."""
         made = copy.copy(self)
-        made._found = found
+        made._add_to(found)
         return made
+
+    def _add_to(self, found: FoundItems) -> None:
+        self._found, self.catalog = found, cast("Catalog", found)
 
     def search(
         self,
@@ -181,48 +190,41 @@ class HostedIndex:
         BackendUnavailableError
             The engine did not answer in time. Nothing was changed: search again when it is up.
         """
-        prices = check_prices(prices, self._found.n_groups)
-        vectors, waiting = np.asarray(users, dtype=np.float64), np.arange(len(users))
-        ranked = prices is None or self._ranking.ranks or not prices.any()
-        hits, count = Hits.empty(len(users), k), (1 if ranked else _FIRST) * k
-        most = self.engine.abilities.most_results
+        prices = check_prices(prices, self.catalog.n_groups)
+        vectors, ranked = np.asarray(users, dtype=np.float64), prices is None or self._ranking.ranks
+        only = None if eligible is None else _Restrictions(eligible.restricted)
         narrowed = () if ranked or prices is None else self._open_labels(prices)
-        while len(waiting):
-            count = min(count, most)
-            step, undecided = max(1, _AT_ONCE // (count * vectors.shape[1])), []
-            for start in range(0, len(waiting), step):
-                here = waiting[start : start + step]
-                mine = None if eligible is None else eligible.take(here)
-                rankings = self._ask(vectors[here], prices, count, narrowed, mine)
-                owners, rows, beyond = self._candidates(rankings, len(here), prices)
-                found = settle(self._found, vectors[here], prices, k, owners, rows)  # type: ignore[arg-type]
-                done = self._are_certain(vectors[here], prices, found, beyond) | (count == most)
-                hits.rows[here[done]], hits.relevance[here[done]] = found.rows[done], found.relevance[done]
-                undecided.append(here[~done])
-            waiting, count = np.concatenate(undecided), 2 * count
+        if narrowed:
+            each = [Restricted()] * len(vectors) if only is None else only.each
+            only = _Restrictions([replace(one, conditions=(*one.conditions, *narrowed)) for one in each])
+        hits, most = Hits.empty(len(vectors), k), self.engine.abilities.most_results
+        counts = [*doubled(k if ranked else _FIRST * k, most - 1), most]
+        self.deepen(PricedSearch(vectors, prices, k, only), np.arange(len(vectors)), counts, hits)
         return hits
 
-    def _ask(
-        self,
-        users: NDArray[np.float64],
-        prices: NDArray[np.float64] | None,
-        count: int,
-        narrowed: tuple[Condition, ...],
-        eligible: HostedEligibility | None,
-    ) -> list[Ranking]:
-        """Return the engine's rankings for the first interest of each user, then for the second, and so on."""
-        n, interests, d = users.shape
-        vectors = np.ascontiguousarray(users.transpose(1, 0, 2).reshape(n * interests, d), dtype=np.float32)
-        restricted = [Restricted()] * n if eligible is None else eligible.restricted
-        if narrowed:
-            restricted = [replace(one, conditions=(*one.conditions, *narrowed)) for one in restricted]
-        only = list(restricted) * interests if narrowed or eligible is not None else None
-        bonus = -prices if prices is not None and prices.any() else None
-        rankings, _ = self._ranking.ask(vectors, bonus, count, only, with_items=True)
-        for one in rankings:
-            assert one.items is not None
-            self._found.add(one.items, self._catalog)
-        return rankings
+    def queries(
+        self, users: NDArray[np.float64], prices: NDArray[np.float64] | None, reference: float
+    ) -> Float32Queries:
+        """Return users and prices as they are: how long items are is not known before they are found."""
+        columns = np.ascontiguousarray(users.transpose(2, 1, 0).reshape(users.shape[2], -1), dtype=np.float32)
+        return Float32Queries(columns, None if prices is None else -prices, np.zeros(len(users)), 0)
+
+    def margin(self, queries: Float32Queries) -> NDArray[np.float64]:
+        """Return the margin for items as long as the longest that was found; see `rounding`."""
+        longest = np.sqrt(np.square(self._found.found_vectors, dtype=np.float64).sum(axis=1).max(initial=0.0))
+        by_interest = np.linalg.norm(queries.columns, axis=0).reshape(-1, len(queries.margin))
+        margin: NDArray[np.float64] = 4 * (len(queries.columns) + 8) * _U * longest * by_interest.max(axis=0)
+        if queries.bonus is not None:
+            finite = queries.bonus[np.isfinite(queries.bonus)]
+            margin += 8 * _U * float(np.abs(finite).max(initial=0.0))
+        return margin
+
+    def fetch(self, queries: Float32Queries, count: int, eligible: Eligible | None) -> Fetched:
+        """Ask the engine for items with vectors and labels; see `OverFetching`."""
+        only = eligible.each if isinstance(eligible, _Restrictions) else None
+        return self._ranking.fetch(
+            queries, count, only, self.catalog, found=lambda items: self._found.add(items, self._hosted)
+        )
 
     def _open_labels(self, prices: NDArray[np.float64]) -> tuple[Condition, ...]:
         """Return conditions that all items meet that prices leave open, if these are few; otherwise none.
@@ -235,8 +237,8 @@ class HostedIndex:
         if not len(open_rows) or int(hosted.weights[open_rows].sum()) * _FEW_OPEN > len(hosted):
             return ()
         found = []
-        for name in self._catalog.promised:
-            column = self._catalog.attributes[name].take(open_rows)
+        for name in self._hosted.promised:
+            column = self._hosted.attributes[name].take(open_rows)
             labels = [] if not hasattr(column, "labels") else column.labels
             if not len(labels) or (np.diff(getattr(column, "offsets", [0, 1])) == 0).any():
                 continue  # an item without any label meets no such condition
@@ -245,30 +247,15 @@ class HostedIndex:
                 found.append(Condition(name, tuple(sorted(labels[code] for code in used.tolist()))))
         return tuple(found)
 
-    def _candidates(
-        self, rankings: Sequence[Ranking], n: int, prices: NDArray[np.float64] | None
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """Return the pairs of user and item that were found, and (n,) what any other item may have."""
-        pairs = {(at % n, self._found.row_of(name)) for at, one in enumerate(rankings) for name in one.ids}
-        both = np.array(sorted(pair for pair in pairs if pair[1] >= 0), dtype=np.int64).reshape(-1, 2)
-        owners, rows = both[:, 0], both[:, 1]
-        if prices is not None:
-            kept = prices[self._found.group_of[rows]] < np.inf
-            owners, rows = owners[kept], rows[kept]
-        beyond = np.array([one.beyond for one in rankings]).reshape(-1, n).max(axis=0)
-        return owners, rows, beyond
 
-    def _are_certain(
-        self, users: NDArray[np.float64], prices: NDArray[np.float64] | None, found: Hits, beyond: NDArray[np.float64]
-    ) -> NDArray[np.bool_]:
-        """Return (n,) whether no item that was not returned can be among the best, ties and rounding included."""
-        last, row = found.relevance[:, -1].copy(), found.rows[:, -1]
-        there = row >= 0
-        largest = float(np.square(self._found.embeddings[: len(self._found.rank)], dtype=np.float64).sum(axis=1).max())
-        length = np.sqrt(np.square(users).sum(axis=2).max(axis=1) * largest)
-        margin = 4 * (users.shape[2] + 8) * _U * length
-        if prices is not None:
-            finite = prices[np.isfinite(prices)]
-            margin += 8 * _U * float(np.abs(finite).max(initial=0.0))
-            last[there] -= prices[self._found.group_of[row[there]]]
-        return np.asarray((beyond == -np.inf) | (there & (beyond < last - margin)))
+@dataclass(frozen=True)
+class _Restrictions:
+    """The items that each request may get, for an engine that returns no others."""
+
+    each: Sequence[Restricted]
+
+    def take(self, positions: NDArray[np.integer]) -> _Restrictions:
+        return _Restrictions([self.each[at] for at in positions.tolist()])
+
+    def allows(self, owners: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.ones(len(rows), dtype=bool)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.errors import InvalidInputError
+from fairsync.search.engines.item_schema import ItemSchema
 from fairsync.search.engines.priced_ranking import PricedRanking
 from fairsync.search.exact import ExactIndex
 from fairsync.search.row_encoding import RowEncoding
@@ -33,26 +34,25 @@ def inspect_engine(engine: Engine, catalog: Catalog, *, upload: bool) -> str:
     upload
         Whether what is missing or different will be written.
     """
-    kind = str if catalog.ids.dtype.kind in "UO" else int
-    columns = catalog.conditioned_attributes
     if upload and not engine.exists():
         return f"{engine.place}, which will be made"
-    engine.prepare(catalog.dim, kind, columns, create=False, writes=upload)
+    engine.prepare(ItemSchema.of(catalog), create=False, writes=upload)
     engine.finish(create=False)
     if not upload:
         _compare(engine, catalog)
-    return f"{engine.place}, {engine.count()[None]:,} items, {describe_abilities(engine, catalog)}"
+    return f"{engine.place}, {engine.count()[()]:,} items, {describe_abilities(engine, catalog)}"
 
 
 def _compare(engine: Engine, catalog: Catalog) -> None:
     """Raise if the engine has too few items of a group, or another embedding of an item of a sample."""
     remedy = "Read the catalog from there, or write it there with upload."
     if engine.abilities.counts:
-        held = engine.count(catalog.group_attribute)
+        held = engine.count([catalog.group_attribute])
         for label, size in zip(catalog.labels, catalog.group_sizes.tolist(), strict=True):
-            if held.get(label, 0) < size:
+            there = held.get((label,), 0)
+            if there < size:
                 raise InvalidInputError(
-                    f"{engine.place} has {held.get(label, 0):,} items of {label!r}, and the catalog {size:,}. {remedy}"
+                    f"{engine.place} has {there:,} items of {label!r}, and the catalog {size:,}. {remedy}"
                 )
     if engine.abilities.fetches:
         rows = np.sort(np.random.default_rng(0).choice(len(catalog), min(_SAMPLE, len(catalog)), replace=False))

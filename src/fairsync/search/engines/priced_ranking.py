@@ -10,15 +10,17 @@ import numpy as np
 from fairsync.catalog.attributes import LabelColumn
 from fairsync.search.engines.engine import Bonus, EngineQuery, Ranking, Restricted, StoredItems, ask_engine
 from fairsync.search.engines.price_tiers import price_tiers
+from fairsync.search.over_fetch import Fetched
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
     from fairsync.catalog import Catalog
     from fairsync.catalog.attributes import AttributeLabel
     from fairsync.search.engines.engine import Engine, Floats
+    from fairsync.search.rounding import Float32Queries
 
 # Items beyond the count that a ranking under prices returns. They show how far behind the rest is, ties apart.
 _SPARE = 4
@@ -26,6 +28,8 @@ _SPARE = 4
 _FIRST_DEPTH = 4
 # Tiers of prices for an engine that ranks without prices, and the most labels to name in its queries.
 _TIERS, _MOST_TIER_LABELS = 4, 512
+# Items that are returned with their vectors at once, for all requests together.
+_ITEMS_AT_ONCE = 1 << 14
 
 
 class PricedRanking:
@@ -60,30 +64,59 @@ class PricedRanking:
         self.applies_prices = "bias" if self.ranks and can.prices == "bias" else "over-fetch"
         """How prices enter, as for an index."""
 
-    def ask(
+    def fetch(
+        self,
+        queries: Float32Queries,
+        count: int,
+        restricted: Sequence[Restricted] | None,
+        catalog: Catalog,
+        *,
+        found: Callable[[StoredItems], object] | None = None,
+    ) -> Fetched:
+        """Return the best items for each column of the queries, with their bonuses.
+
+        Parameters
+        ----------
+        queries
+            Users and bonuses: those of the first interest of every user, then of the second, and so on.
+        count
+            The number of items for each vector.
+        restricted
+            The items that may be returned for each user; None for all.
+        catalog
+            Tells the rows of items, and their groups.
+        found
+            Is given the items that were found, before their rows are asked for.
+        """
+        vectors = np.ascontiguousarray(queries.columns.T)
+        if restricted is not None:
+            restricted = [*restricted] * (len(vectors) // len(restricted))
+        with_items = found is not None
+        # Items come with their vectors: a few thousand at once.
+        step = max(1, _ITEMS_AT_ONCE // count) if with_items else max(1, len(vectors))
+        rankings, has_bonus = list[Ranking](), True
+        for start in range(0, len(vectors), step):
+            some = slice(start, start + step)
+            mine = None if restricted is None else restricted[some]
+            answer, has_bonus = self._ask(vectors[some], queries.bonus, count, mine, with_items)
+            rankings += answer
+            for one in answer:
+                if found is not None and one.items is not None:
+                    found(one.items)
+        fetched = _to_rows(rankings, catalog)
+        if has_bonus or queries.bonus is None:
+            return fetched
+        return replace(fetched, scores=fetched.scores + queries.bonus[catalog.group_of[fetched.rows]])
+
+    def _ask(
         self,
         vectors: Floats,
         bonus: npt.NDArray[np.floating] | None,
         count: int,
         restricted: Sequence[Restricted] | None,
-        *,
-        with_items: bool = False,
+        with_items: bool,
     ) -> tuple[list[Ranking], bool]:
-        """Return a ranking for each vector, and whether its scores have the bonus. What is beyond it always has.
-
-        Parameters
-        ----------
-        vectors
-            (n, d) float32.
-        bonus
-            (G,) what is added to the score of items of each group, -inf to leave them out; None for nothing.
-        count
-            The number of items for each vector.
-        restricted
-            The items that may be returned for each vector; None for all.
-        with_items
-            Whether to return the items, too.
-        """
+        """Return a ranking for each vector, and whether its scores have the bonus. What is beyond it always has."""
         most = self.engine.abilities.most_results
         if bonus is not None and self._labels is not None and self._in_tiers:
             return self._ask_in_tiers(vectors, bonus, count, restricted, with_items), False
@@ -126,6 +159,19 @@ class PricedRanking:
                      for i, tier in enumerate(tiers)])
             for at in range(n)
         ]  # fmt: skip
+
+
+def _to_rows(rankings: Sequence[Ranking], catalog: Catalog) -> Fetched:
+    width = max((len(one.ids) for one in rankings), default=0)
+    rows = np.full((len(rankings), width), -1, dtype=np.int64)
+    scores = np.full((len(rankings), width), -np.inf)
+    flat = [name for one in rankings for name in one.ids]
+    if flat:
+        lengths = np.array([len(one.ids) for one in rankings])
+        there = np.arange(width) < lengths[:, None]
+        rows[there] = catalog.rows_of(np.asarray(flat))
+        scores[there] = [score for one in rankings for score in one.scores]
+    return Fetched(scores, rows, np.array([one.beyond for one in rankings]))
 
 
 def _joined(parts: Sequence[Ranking]) -> Ranking:

@@ -3,17 +3,16 @@
 import logging
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, TypeVar
 
 from fairsync.errors import BackendUnavailableError, InvalidInputError, MissingPackageError
+from fairsync.search.engines.retrying import retry
 
 _Answer = TypeVar("_Answer")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 # Errors that a retry cannot cure. All others may pass while a server starts or moves data.
 _NOT_FOUND = 100
 _REFUSALS = {"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"}
@@ -57,21 +56,22 @@ class Connection:
 
     def retry(self, call: Callable[[float], _Answer]) -> _Answer:
         """Make an idempotent call, given the seconds left, and retry it until the timeout."""
-        end, pause = time.monotonic() + self.timeout, _FIRST_PAUSE
-        while True:
+
+        def attempt(left: float) -> _Answer:
             try:
                 with _quiet():
-                    return call(max(end - time.monotonic(), _FIRST_PAUSE))
+                    return call(left)
             except self._errors as error:
                 if self._is_final(error):
                     raise InvalidInputError(
                         f"Milvus at {self.uri} refuses: {_words(error)}. Check uri= and token=;"
                         " if the collection is gone, make the index again with upload=True."
                     ) from error
-                if time.monotonic() + pause >= end:
-                    raise self._unavailable(error, _REMEDY) from error
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+                raise BackendUnavailableError(
+                    f"Milvus at {self.uri} does not answer as it should: {_words(error)}. {_REMEDY}"
+                ) from error
+
+        return retry(attempt, self.timeout)
 
     def call(self, name: str, *given: Any, **more: Any) -> Any:
         """Call an idempotent method of pymilvus, and retry it until the timeout."""
@@ -123,9 +123,6 @@ class Connection:
             code == _NOT_FOUND or getattr(code, "name", "") in _REFUSALS or getattr(error, "is_input_error", False)
         )
         return refused or isinstance(error, known.ParamError | known.ConnectionConfigException)
-
-    def _unavailable(self, error: Exception, remedy: str) -> BackendUnavailableError:
-        return BackendUnavailableError(f"Milvus at {self.uri} does not answer as it should: {_words(error)}. {remedy}")
 
 
 @contextmanager

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-import re
-import secrets
+import copy
 import time
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fairsync.errors import InvalidInputError
-from fairsync.search.engines.engine import Abilities, ItemSchema, Ranking, Restricted, StoredItems, edge
+from fairsync.search.engines.engine import (
+    Abilities,
+    Ranking,
+    Restricted,
+    StoredItems,
+    check_settings,
+    edge,
+    plain_values,
+)
 from fairsync.search.engines.milvus.connection import Connection
 from fairsync.search.engines.milvus.expressions import ExpressionWriter, among, literal
 from fairsync.search.engines.milvus.fields import MilvusFields
+from fairsync.search.engines.versions import new_version, versions_of
 from fairsync.search.engines.written_conditions import write_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from fairsync.catalog.attributes import Column
     from fairsync.catalog.conditions import Condition
     from fairsync.catalog.groups import Label
     from fairsync.search.engines.engine import EngineQuery, Floats
+    from fairsync.search.engines.item_schema import ItemSchema
 
 # The most results for one vector, and what is sent, returned, written and read at once: messages have at most 64 MB.
 _MOST_RESULTS = 16384
@@ -55,32 +64,13 @@ class MilvusEngine:
         ef_search: int = 200,
         timeout: float = 10.0,
     ) -> None:
-        if index not in _INDEXES:
-            raise InvalidInputError(f"index must be 'exact' or 'hnsw', got {index!r}.")
-        if not 1 <= ef_search <= _MOST_EF:
-            raise InvalidInputError(f"ef_search must be from 1 to {_MOST_EF:,}, got {ef_search}.")
-        if not timeout > 0:
-            raise InvalidInputError(f"timeout must be a positive number of seconds, got {timeout}.")
-        if not collection:
-            raise InvalidInputError("collection must be a name.")
+        check_settings(index, timeout=timeout, name=collection, ef_search=ef_search, most_ef_search=_MOST_EF)
         self.collection, self.index, self.fields = collection, index, MilvusFields(id_column, embedding_column, columns)
-        # What the name stands for, from `prepare` on.
-        self._held_by = collection
-        self._again = partial(
-            MilvusEngine, url, api_key=api_key, id_column=id_column, embedding_column=embedding_column, columns=columns,
-            index=index, ef_search=ef_search, timeout=timeout,
-        )  # fmt: skip
-        self._name_after = ""
+        # What the name stands for, from `prepare` on; and the name that a new collection is to take.
+        self._held_by, self._name_after = collection, ""
         self.server, self._ef_search, self._seen = Connection(url, api_key, timeout), ef_search, 0
-        self.abilities = Abilities(
-            prices="none",
-            most_labels=0,
-            exact=index == "exact",
-            filters=True,
-            fetches=True,
-            counts=True,
-            most_results=_MOST_RESULTS,
-        )
+        exact = index == "exact"
+        self.abilities = Abilities(prices="none", most_labels=0, exact=exact, most_results=_MOST_RESULTS)
 
     @property
     def place(self) -> str:
@@ -95,22 +85,20 @@ class MilvusEngine:
         """Return the types of the fields; see `Engine.schema`."""
         self.server.check_version()
         if not self.exists():
-            raise self._absent()
-        return self.fields.schema_of(self.server.call("describe_collection", self.collection), attributes, self.place)
-
-    def prepare(
-        self, dim: int, ids: type[str] | type[int], columns: Mapping[str, Column], *, create: bool, writes: bool
-    ) -> None:
-        """Check the collection and load it, or make it; see `Engine.prepare`."""
-        self.server.check_version()
-        self.fields.take(dim, ids, columns)
-        if not self.exists():
-            if not create:
-                raise self._absent()
-            self._create()
+            raise InvalidInputError(f"there is no {self.place[4:]}: check its name, or make it with upload=True.")
         described = self.server.call("describe_collection", self.collection)
-        self.fields.check(described, self.place)
         self._held_by = described["collection_name"]
+        return self.fields.schema_of(described, attributes, self.place)
+
+    def prepare(self, schema: ItemSchema, *, create: bool, writes: bool) -> None:
+        """Check the collection and load it, or make it; see `Engine.prepare`."""
+        self.fields.take(schema)
+        if create and not self.exists():
+            self.server.check_version()
+            self._create()
+        held = self.schema(list(schema.columns))
+        replace(schema, dim=self.fields.dim).check_fits(held, self.place)
+        self.fields.columns = dict(held.columns)
         self._check_index()
         self.server.call("load_collection", self._held_by)
         self._refresh()
@@ -155,22 +143,14 @@ class MilvusEngine:
             rows += self._query(among(self.fields.id, ids[start : start + _NAMED_AT_ONCE]), self._names)
         return self._stored(rows)
 
-    def count(self, attribute: str | None = None) -> dict[Any, int]:
-        """Return the number of items, by label if an attribute is given; see `Engine.count`. All labels are read."""
-        if attribute is None:
-            return {None: int(self._query("", ["count(*)"])[0]["count(*)"])}
-        return {values[0]: size for values, size in self.combinations([attribute]).items()}
-
-    def combinations(
-        self, attributes: Sequence[str], conditions: Sequence[Condition] = ()
-    ) -> dict[tuple[Any, ...], int]:
-        """Count items by the values of some fields, which are all read; see `Engine.combinations`."""
-        fields, found = [self.fields.field(name) for name in attributes], Counter[tuple[Any, ...]]()
+    def count(self, attributes: Sequence[str] = (), conditions: Sequence[Condition] = ()) -> dict[tuple[Any, ...], int]:
+        """Count items by the values of some fields, which are all read; see `Engine.count`."""
         expression = self._where(Restricted(tuple(conditions)))
+        if not attributes:
+            return {(): int(self._query(expression, ["count(*)"])[0]["count(*)"])}
+        fields, found = [self.fields.field(name) for name in attributes], Counter[tuple[Any, ...]]()
         for rows in self._pages([self.fields.id, *fields], _MOST_RESULTS, expression):
-            for row in rows:
-                values = (_plain(row[field]) for field in fields)
-                found[tuple(tuple(sorted(one)) if isinstance(one, list) else one for one in values)] += 1
+            found.update(plain_values(_plain(row[field]) for field in fields) for row in rows)
         return dict(found)
 
     def change(self, items: StoredItems, removed: Sequence[Label]) -> None:
@@ -190,8 +170,9 @@ class MilvusEngine:
         """Return an engine over a new collection; see `Engine.beside`. The name must be an alias."""
         if self._name_after or self._held_by == self.collection:
             return None
-        made = self._again(_new_name(self.collection))
-        made._name_after = self.collection
+        made = copy.copy(self)
+        made.fields, made.collection = copy.copy(self.fields), new_version(self.collection)
+        made._held_by, made._name_after = made.collection, self.collection
         return made
 
     def switch(self) -> None:
@@ -200,9 +181,8 @@ class MilvusEngine:
         before = server.collection_of(name)
         server.set_alias(name, self._held_by)
         self.collection, self._name_after = name, ""
-        for other in server.call("list_collections"):
-            if re.fullmatch(re.escape(name) + r"_[0-9a-f]{8}", other) and other not in (before, self._held_by):
-                server.call("drop_collection", other)
+        for other in versions_of(name, server.call("list_collections"), kept=[before, self._held_by]):
+            server.call("drop_collection", other)
 
     def close(self) -> None:
         """Do nothing: pymilvus shares one connection between all clients of an address."""
@@ -212,14 +192,10 @@ class MilvusEngine:
         """The fields that are read of an item."""
         return [self.fields.id, self.fields.embedding, *map(self.fields.field, self.fields.columns)]
 
-    def _absent(self) -> InvalidInputError:
-        return InvalidInputError(f"there is no {self.place[4:]}: check its name, or make it with upload=True.")
-
     def _create(self) -> None:
         """Make a collection with an alias, which can be switched; without one, if this engine is beside another."""
-        server, name = self.server, self.collection
-        if not self._name_after:
-            name = _new_name(name)
+        server = self.server
+        name = self.collection if self._name_after else new_version(self.collection)
         server.call("create_collection", name, schema=self.fields.schema(server.client, server.kinds))
         params = server.client.prepare_index_params()
         params.add_index(self.fields.embedding, metric_type="IP", **_INDEXES[self.index][0])
@@ -307,11 +283,6 @@ class MilvusEngine:
     def _padded(self, vectors: Floats) -> Floats:
         missing = self.fields.dim - vectors.shape[1]
         return np.pad(vectors, ((0, 0), (0, missing))) if missing else vectors
-
-
-def _new_name(collection: str) -> str:
-    """Return the name of a new collection. Names are never used again."""
-    return f"{collection}_{secrets.token_hex(4)}"
 
 
 def _plain(value: Any) -> Any:

@@ -59,7 +59,7 @@ class ExpressionWriter:
         """Return an expression for items with one of these values."""
         column, field = self._columns[attribute], self._field(attribute)
         if column.kind == "int":
-            values = [value for value in values if _is_written(value)]
+            values = [int(value) for value in values if value == int(value) and _is_written(value)]
         if not values:
             return self._nothing(attribute)
         if isinstance(column, ListColumn):

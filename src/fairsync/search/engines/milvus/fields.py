@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairsync.catalog.attributes import ListColumn
 from fairsync.errors import InvalidInputError
-from fairsync.search.engines.engine import ItemSchema, empty_column
+from fairsync.search.engines.item_schema import ItemSchema, empty_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +23,7 @@ _TYPES = {
     "float": ("DOUBLE", "FLOAT"),
     "": ("VARCHAR",),
 }
+_KINDS = {one: kind for kind in ("str", "int", "bool", "float") for one in _TYPES[kind]}
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _RESERVED = {"and", "or", "not", "in", "like", "exists", "true", "false", "is", "null"}
 # The limits of Milvus: bytes of a string, items of an array, dimensions of a vector.
@@ -57,12 +58,14 @@ class MilvusFields:
         self.columns: dict[str, Column] = {}
         self.given_dim, self.dim, self._ids = 0, 0, "VARCHAR"
 
-    def take(self, dim: int, ids: type[str] | type[int], columns: Mapping[str, Column]) -> None:
+    def take(self, schema: ItemSchema) -> None:
         """Take the form of the items."""
-        if dim > MOST_DIM:
-            raise InvalidInputError(f"Milvus takes vectors of at most {MOST_DIM:,} dimensions, and these have {dim:,}.")
-        self.columns, self._ids = dict(columns), "VARCHAR" if ids is str else "INT64"
-        self.given_dim, self.dim = dim, max(dim, _LEAST_DIM)
+        if schema.dim > MOST_DIM:
+            raise InvalidInputError(
+                f"Milvus takes vectors of at most {MOST_DIM:,} dimensions, and these have {schema.dim:,}."
+            )
+        self.columns, self._ids = dict(schema.columns), "VARCHAR" if schema.ids is str else "INT64"
+        self.given_dim, self.dim = schema.dim, max(schema.dim, _LEAST_DIM)
 
     def field(self, attribute: str) -> str:
         """Return the field of an attribute: its name, or a hash of it if a field cannot be named so.
@@ -100,70 +103,39 @@ class MilvusFields:
             if name not in held:
                 raise InvalidInputError(
                     f"{place} has no field {name!r}; it has {', '.join(held)}: name it with id_column=,"
-                    " embedding_column= or columns=."
+                    " embedding_column= or columns=, or use another collection."
                 )
-        kinds = {one: kind for kind in ("str", "int", "bool", "float") for one in _TYPES[kind]}
-        columns = {}
-        for name in attributes:
-            field = held[self.field(name)]
-            is_list = field["type"].name == "ARRAY"
-            kind = kinds.get(field["element_type" if is_list else "type"].name)
-            if kind is None:
-                raise InvalidInputError(
-                    f"the field {self.field(name)!r} of {place} is {field['type'].name}, and an attribute needs"
-                    f" {', '.join(kinds)} or an ARRAY of them."
-                )
-            columns[name] = empty_column(kind, is_list=is_list)
-        ids = int if held[self.id]["type"].name == "INT64" else str
-        return ItemSchema(int(held[self.embedding].get("params", {}).get("dim", 0)), ids, columns)
-
-    def check(self, described: Mapping[str, Any], place: str) -> None:
-        """Raise if the items do not fit into a collection that exists."""
-        held = {one["name"]: one for one in described["fields"]}
-        names = ", ".join(held)
-        key = held.get(self.id)
-        if key is None or not key.get("is_primary"):
+        if not held[self.id].get("is_primary"):
             primary = next((name for name, one in held.items() if one.get("is_primary")), None)
             raise InvalidInputError(
                 f"{self.id!r} is not the primary key of {place}, which is {primary!r}: give id_column={primary!r}."
             )
-        if key["type"].name != self._ids or key.get("auto_id") or described.get("auto_id"):
-            kind = "made by Milvus" if described.get("auto_id") else key["type"].name
-            raise InvalidInputError(f"the ids of {place} are {kind}, and those of the items need {self._ids}.")
-        vector = held.get(self.embedding)
-        if vector is None or vector["type"].name != "FLOAT_VECTOR":
+        if held[self.id].get("auto_id") or described.get("auto_id"):
+            raise InvalidInputError(f"the ids of {place} are made by Milvus: use a collection with ids of its own.")
+        if held[self.embedding]["type"].name != "FLOAT_VECTOR":
             raise InvalidInputError(
-                f"{place} has no field {self.embedding!r} of type FLOAT_VECTOR; it has {names}: give embedding_column=."
+                f"the field {self.embedding!r} of {place} is {held[self.embedding]['type'].name}, and embeddings need"
+                " FLOAT_VECTOR: give embedding_column=."
             )
-        if int(vector["params"]["dim"]) != self.dim:
-            raise InvalidInputError(
-                f"the vectors of {place} have {vector['params']['dim']} dimensions, and the catalog has {self.dim}: use"
-                " embeddings of the same model."
-            )
-        for name, column in self.columns.items():
-            self._check_attribute(held.get(self.field(name)), name, column, names, place)
+        columns = {name: self._column(held[self.field(name)], name, place) for name in attributes}
+        ids = int if held[self.id]["type"].name == "INT64" else str
+        return ItemSchema(int(held[self.embedding]["params"]["dim"]), ids, columns)
 
-    def _check_attribute(
-        self, held: Mapping[str, Any] | None, name: str, column: Column, names: str, place: str
-    ) -> None:
-        if held is None:
+    def _column(self, held: Mapping[str, Any], name: str, place: str) -> Column:
+        """Return a column of the type that a field has."""
+        is_list = held["type"].name == "ARRAY"
+        kind = _KINDS.get(held["element_type" if is_list else "type"].name)
+        if kind is None:
             raise InvalidInputError(
-                f"{place} has no field {self.field(name)!r} for the attribute {name!r}; it has {names}: name it with"
-                " columns=, or use another collection."
-            )
-        is_list, wanted = isinstance(column, ListColumn), _TYPES[column.kind]
-        kind = held["element_type"].name if is_list and "element_type" in held else held["type"].name
-        if (held["type"].name == "ARRAY") != is_list or kind not in wanted:
-            needed = f"ARRAY of {wanted[0]}" if is_list else wanted[0]
-            raise InvalidInputError(
-                f"the field {self.field(name)!r} of {place} is {held['type'].name}, and the attribute {name!r} needs"
-                f" {needed}."
+                f"the field {held['name']!r} of {place} is {held['type'].name}, and an attribute needs"
+                f" {', '.join(_KINDS)} or an ARRAY of them."
             )
         if held.get("nullable"):
             raise InvalidInputError(
-                f"the field {self.field(name)!r} of {place} may be null, and every item needs a {name!r}: use a"
+                f"the field {held['name']!r} of {place} may be null, and every item needs a {name!r}: use a"
                 " collection whose field is not nullable."
             )
+        return empty_column(kind, is_list=is_list)
 
 
 def _length(kind: str) -> dict[str, int]:

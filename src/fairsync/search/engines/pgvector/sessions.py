@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairsync.errors import BackendUnavailableError, InvalidInputError
+from fairsync.search.engines.retrying import retry
 
 # First, because it says what to install if psycopg is missing.
 from fairsync.postgres_connection import PostgresConnection, parse_postgres_url  # isort: skip
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 # Long enough to write many items and to build an index over them.
 _WRITE_SECONDS = 3600.0
 
@@ -39,8 +38,6 @@ class PostgresSessions:
     """
 
     def __init__(self, url: str, timeout: float, settings: Mapping[str, str]) -> None:
-        if not timeout > 0:
-            raise InvalidInputError(f"timeout must be a positive number of seconds, got {timeout}.")
         self._conninfo, _, described = parse_postgres_url(url, "the items")
         self.url, self.address, self.timeout = url, described.partition(" (")[0], timeout
         self._settings, self._idle, self._lock = dict(settings), list[PostgresConnection](), threading.Lock()
@@ -52,17 +49,12 @@ class PostgresSessions:
 
         Work that writes may take longer than the timeout.
         """
-        end, pause = time.monotonic() + self.timeout, _FIRST_PAUSE
-        while True:
-            try:
-                left = max(end - time.monotonic(), pause)
-                with self.session(max(left, _WRITE_SECONDS) if writes else left) as connection:
-                    return work(connection)
-            except BackendUnavailableError:
-                if time.monotonic() + pause >= end:
-                    raise
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+
+        def call(left: float) -> _Answer:
+            with self.session(max(left, _WRITE_SECONDS) if writes else left) as connection:
+                return work(connection)
+
+        return retry(call, self.timeout)
 
     @contextmanager
     def session(self, seconds: float | None = None) -> Iterator[PostgresConnection]:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from fairsync.catalog.attributes import ListColumn
-from fairsync.errors import InvalidInputError
-from fairsync.search.engines.engine import ItemSchema, empty_column
+from fairsync.errors import BackendUnavailableError, InvalidInputError
+from fairsync.search.engines.item_schema import ItemSchema, empty_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fairsync.catalog.attributes import AttributeLabel, Column
     from fairsync.postgres_connection import PostgresConnection
 
 _TYPES = {"str": "text", "int": "bigint", "bool": "boolean", "float": "double precision", "": "text"}
@@ -59,18 +58,36 @@ class PgvectorTable:
         The attributes whose values are arrays.
     id_type : str
         The SQL type of ids.
+    number : int
+        What identifies the table since `prepare`, whatever its name is; 0 for a view or a partitioned table.
     """
 
     def __init__(self, name: str, id_column: str, embedding_column: str, columns: Mapping[str, str] | None) -> None:
-        if not name or not all(name.split(".")) or name.count(".") > 1:
+        if not all(name.split(".")) or name.count(".") > 1:
             raise InvalidInputError(f"table must be a name such as 'items' or 'shop.items', got {name!r}.")
         self.name, self.id_column, self.embedding_column = name, id_column, embedding_column
-        self._columns = dict(columns or {})
+        self._columns, self.number = dict(columns or {}), 0
         self.identifier = sql.Identifier(*name.split("."))
         self.id, self.embedding = (sql.Identifier("item", one) for one in (id_column, embedding_column))
+        self.has_embedding = sql.SQL("{} IS NOT NULL").format(self.embedding)
         self.types: dict[str, str] = {}
         self.lists: set[str] = set()
         self.id_type = "text"
+
+    def named(self, name: str) -> PgvectorTable:
+        """Return a table of the same columns with another name."""
+        return PgvectorTable(name, self.id_column, self.embedding_column, self._columns)
+
+    @property
+    def typed_id(self) -> sql.Composed:
+        """The id of an item as SQL."""
+        return sql.SQL("{}::{}").format(self.id, sql.SQL(self.id_type))
+
+    @property
+    def stored(self) -> sql.Composed:
+        """All that is read of an item as SQL: id, vector, attributes."""
+        vector = sql.SQL("vector_send({})").format(self.embedding)
+        return sql.SQL(", ").join([self.typed_id, vector, *map(self.value, self.types)])
 
     def column_of(self, attribute: str) -> str:
         """Return the name of an attribute's column."""
@@ -87,20 +104,17 @@ class PgvectorTable:
 
     def schema(self, connection: PostgresConnection, attributes: Sequence[str]) -> ItemSchema:
         """Return the types of ids, embeddings and these attributes, as the table has them."""
-        self._check_extension(connection, create=False)
+        self._check_extension(connection)
         if not self.exists(connection):
-            raise self._no_table()
+            raise InvalidInputError(
+                f"there is no table {self.name!r} in this database: check its name and schema, or have it made with"
+                " upload=True."
+            )
         found = {row[0]: row[1:] for row in connection.execute(_COLUMNS, [self._quoted(connection)]).fetchall()}
         kinds = {"str": "text", "int": "bigint"}
         fitting = {one: kind for kind, name in kinds.items() for one in _FITTING[name]}
         self._expect(found, self.id_column, "ids", set(fitting), "text or bigint")
         self._expect(found, self.embedding_column, "embeddings", {"vector"}, "vector(d)")
-        dim = found[self.embedding_column][1]
-        if dim is None:
-            raise InvalidInputError(
-                f"the column {self.embedding_column!r} of {self.name!r} has no number of dimensions: run ALTER TABLE"
-                f" {self.name} ALTER COLUMN {self.embedding_column} TYPE vector(d)."
-            )
         # A number that is stored with decimals is a number, and any other a label.
         known = {one: kind for kind in ("float", "bool", "int", "str") for one in _FITTING[_TYPES[kind]]}
         columns = {}
@@ -110,34 +124,25 @@ class PgvectorTable:
             self._expect(found, column, f"the attribute {name!r}", wanted, "text, bigint, boolean, or an array of them")
             kind = found[column][0]
             columns[name] = empty_column(known[kind.removesuffix("[]")], is_list=kind.endswith("[]"))
+        dim = found[self.embedding_column][1] or 0
         return ItemSchema(dim, str if fitting[found[self.id_column][0]] == "str" else int, columns)
 
-    def _no_table(self) -> InvalidInputError:
+    def no_dimensions(self) -> InvalidInputError:
+        """Return the error for embeddings whose number of dimensions is not declared."""
         return InvalidInputError(
-            f"there is no table {self.name!r} in this database: check its name and schema, or have it made with"
-            " upload=True."
+            f"the column {self.embedding_column!r} of {self.name!r} has no number of dimensions: run ALTER TABLE"
+            f" {self.name} ALTER COLUMN {self.embedding_column} TYPE vector(d)."
         )
 
-    def prepare(
-        self,
-        connection: PostgresConnection,
-        dim: int,
-        ids: type[str] | type[int],
-        columns: Mapping[str, Column],
-        *,
-        create: bool,
-        writes: bool,
-    ) -> None:
+    def prepare(self, connection: PostgresConnection, schema: ItemSchema, *, create: bool, writes: bool) -> None:
         """Take the types of ids and attributes, make the table if that is asked for, and check that it fits."""
-        self.id_type = "text" if ids is str else "bigint"
-        self.types = {name: _TYPES[column.kind] for name, column in columns.items()}
-        self.lists = {name for name, column in columns.items() if isinstance(column, ListColumn)}
-        self._check_extension(connection, create=create)
-        if not self.exists(connection):
-            if not create:
-                raise self._no_table()
-            self._create(connection, dim)
-        self._check_columns(connection, dim)
+        self.id_type = "text" if schema.ids is str else "bigint"
+        self.types = {name: _TYPES[column.kind] for name, column in schema.columns.items()}
+        self.lists = {name for name, column in schema.columns.items() if isinstance(column, ListColumn)}
+        if create and not self.exists(connection):
+            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            self._create(connection, schema.dim)
+        schema.check_fits(self.schema(connection, list(schema.columns)), f"the table {self.name!r}")
         if writes and not any(
             column == self.id_column and unique for _, _, column, unique in self._indexes(connection)
         ):
@@ -146,19 +151,18 @@ class PgvectorTable:
                 " add PRIMARY KEY or UNIQUE."
             )
         self._check_rights(connection, ("SELECT", "INSERT", "UPDATE", "DELETE") if writes else ("SELECT",))
+        self.number = self._number(connection)
 
     def exists(self, connection: PostgresConnection) -> bool:
         """Return whether there is such a table."""
         found = connection.execute("SELECT to_regclass(%s)", [self._quoted(connection)]).fetchone()
         return found is not None and found[0] is not None
 
-    def _check_extension(self, connection: PostgresConnection, *, create: bool) -> None:
+    def _check_extension(self, connection: PostgresConnection) -> None:
         found = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
-        if found is None and create:
-            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        elif found is None:
+        if found is None:
             raise InvalidInputError("this database has no pgvector: have its owner run CREATE EXTENSION vector.")
-        elif tuple(map(int, found[0].split(".")[:2])) < (0, 8):
+        if tuple(map(int, found[0].split(".")[:2])) < (0, 8):
             raise InvalidInputError(f"pgvector is {found[0]}, and 0.8 is needed: have its owner update the extension.")
 
     def _create(self, connection: PostgresConnection, dim: int) -> None:
@@ -171,20 +175,6 @@ class PgvectorTable:
             definitions.append(sql.SQL("{} {} NOT NULL").format(sql.Identifier(self.column_of(name)), shape))
         table, parts = self.identifier, sql.SQL(", ").join(definitions)
         connection.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(table, parts))
-
-    def _check_columns(self, connection: PostgresConnection, dim: int) -> None:
-        found = {row[0]: row[1:] for row in connection.execute(_COLUMNS, [self._quoted(connection)]).fetchall()}
-        self._expect(found, self.id_column, "ids", _FITTING[self.id_type], self.id_type)
-        self._expect(found, self.embedding_column, "embeddings", {"vector"}, f"vector({dim})")
-        if found[self.embedding_column][1] not in (None, dim):
-            raise InvalidInputError(
-                f"the column {self.embedding_column!r} of {self.name!r} has {found[self.embedding_column][1]}"
-                f" dimensions, and the catalog has {dim}: use embeddings of the same model."
-            )
-        for name, kind in self.types.items():
-            array = "[]" if name in self.lists else ""
-            fitting = {one + array for one in _FITTING[kind]}
-            self._expect(found, self.column_of(name), f"the attribute {name!r}", fitting, kind + array)
 
     def _expect(
         self, found: Mapping[str, Sequence[Any]], column: str, what: str, fitting: set[str], wanted: str
@@ -205,22 +195,23 @@ class PgvectorTable:
         found = {row[0] for row in connection.execute(_COLUMNS, [self._quoted(connection)]).fetchall()}
         return found == {self.id_column, self.embedding_column, *map(self.column_of, self.types)}
 
-    def number(self, connection: PostgresConnection) -> int:
-        """Return what identifies the table, whatever its name is; 0 for a view or a partitioned table."""
+    def _number(self, connection: PostgresConnection) -> int:
         row = connection.execute(
             "SELECT oid::bigint FROM pg_class WHERE oid = %s::regclass AND relkind = 'r'", [self._quoted(connection)]
         ).fetchone()
         return 0 if row is None else int(row[0])
 
-    def follow(self, connection: PostgresConnection, number: int) -> bool:
-        """Take the present name of a table; return whether it is there."""
+    def follow(self, connection: PostgresConnection) -> None:
+        """Take the present name of the table: it may have been given to another one."""
         found = connection.execute(
             "SELECT n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
-            " WHERE c.oid = %s", [number],
+            " WHERE c.oid = %s", [self.number],
         ).fetchone()  # fmt: skip
-        if found is not None:
-            self.identifier = sql.Identifier(*found)
-        return found is not None
+        if found is None:
+            raise BackendUnavailableError(
+                f"the table {self.name!r} was replaced, and the old one is gone: open it again."
+            )
+        self.identifier = sql.Identifier(*found)
 
     def switch(self, connection: PostgresConnection, name: str) -> None:
         """Give this table a name; the table that has it keeps it with ``_old``."""
@@ -262,44 +253,3 @@ class PgvectorTable:
 
     def _quoted(self, connection: PostgresConnection) -> str:
         return self.identifier.as_string(connection)
-
-
-class SqlConditions:
-    """Writes conditions as SQL, with their values as parameters.
-
-    Parameters
-    ----------
-    table
-        The columns.
-    values
-        Where the parameters are added, by name.
-    """
-
-    def __init__(self, table: PgvectorTable, values: dict[str, Any]) -> None:
-        self._table, self._values = table, values
-
-    def one_of(self, attribute: str, values: Sequence[AttributeLabel | float]) -> sql.Composed:
-        """Return a clause for items with one of these values."""
-        kind = sql.SQL(self._table.types[attribute])
-        wanted = sql.SQL("{}::{}[]").format(self._add(list(values)), kind)
-        if attribute in self._table.lists:
-            return sql.SQL("{} && {}").format(self._table.value(attribute), wanted)
-        return sql.SQL("{} = ANY({})").format(self._table.column(attribute), wanted)
-
-    def within(self, attribute: str, low: float | None, high: float | None) -> sql.Composed:
-        """Return a clause for items with a number in this range."""
-        column, clauses = self._table.column(attribute), []
-        if low is not None:
-            clauses.append(sql.SQL("{} >= {}::float8").format(column, self._add(low)))
-        if high is not None:
-            clauses.append(sql.SQL("{} <= {}::float8").format(column, self._add(high)))
-        return sql.SQL(" AND ").join(clauses or [sql.SQL("{} IS NOT NULL").format(column)])
-
-    def negate(self, clause: sql.Composed) -> sql.Composed:
-        """Return a clause for all other items, also those without a value."""
-        return sql.SQL("({}) IS NOT TRUE").format(clause)
-
-    def _add(self, value: Any) -> sql.Placeholder:
-        name = f"value{len(self._values)}"
-        self._values[name] = value
-        return sql.Placeholder(name)

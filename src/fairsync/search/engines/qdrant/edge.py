@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
-import secrets
 import shutil
 import threading
 from functools import partial
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fairsync.errors import InvalidInputError
 from fairsync.extras import explain_missing
 from fairsync.search.engines.qdrant.requests import FoundPoint, PointQuery
+from fairsync.search.engines.versions import new_version, versions_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,10 +93,9 @@ class QdrantEdge:
         link.symlink_to(self._folder.name)
         link.replace(self._name)
         self._is_staged = False
-        for other in self._name.parent.iterdir():
-            is_ours = re.fullmatch(re.escape(self._name.name) + r"\.[0-9a-f]{8}", other.name)
-            if is_ours and other.resolve() not in (before, self._folder):
-                shutil.rmtree(other)
+        there = [one.name for one in self._name.parent.iterdir()]
+        for other in versions_of(self._name.name, there, kept=[before.name, self._folder.name], separator="."):
+            shutil.rmtree(self._name.with_name(other))
 
     def _pin(self) -> None:
         """Take the folder that the name stands for now, until it is opened."""
@@ -113,7 +111,7 @@ class QdrantEdge:
         self._name.symlink_to(self._folder.name)
 
     def _new_folder(self) -> Path:
-        return self._name.parent.resolve() / f"{self._name.name}.{secrets.token_hex(4)}"
+        return self._name.parent.resolve() / new_version(self._name.name, ".")
 
     def _take(self) -> None:
         """Use the folder that is there, which all indexes of the process share."""
@@ -162,12 +160,6 @@ class QdrantEdge:
     def count(self) -> int:
         """Return the number of points."""
         return int(self._called(lambda: self._shard.count(self._edge.CountRequest(exact=True))))
-
-    def facet(self, key: str, limit: int) -> dict[Any, int]:
-        """Return the number of points with each value of a payload field."""
-        answer = self._called(lambda: self._shard.facet(self._edge.FacetRequest(key, limit=limit, exact=True)))
-        is_bool = key in self._bools
-        return {bool(one.value) if is_bool else one.value: int(one.count) for one in answer.hits}
 
     def upsert(self, points: Sequence[FoundPoint]) -> None:
         """Add or replace points."""
@@ -233,7 +225,8 @@ class QdrantEdge:
         return numbers
 
     def _request(self, query: PointQuery, payload: list[str], vectors: bool) -> Any:
-        edge, only, fields = self._edge, self._filter(query.clauses, query.excluded), payload or False
+        edge, fields = self._edge, payload or False
+        only = self._filter(query.clauses, query.excluded)
         nearest = edge.Query.Nearest(query.vector.tolist())
         if not query.boosts:
             return edge.QueryRequest(

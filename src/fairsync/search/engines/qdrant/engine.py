@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairsync.errors import InvalidInputError
-from fairsync.search.engines.engine import Abilities, ItemSchema, Ranking, StoredItems, edge, empty_column
+from fairsync.search.engines.engine import Abilities, Ranking, StoredItems, check_settings, edge, plain_values
+from fairsync.search.engines.item_schema import ItemSchema, empty_column
 from fairsync.search.engines.qdrant.edge import QdrantEdge
 from fairsync.search.engines.qdrant.requests import (
     Clause,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from qdrant_client import QdrantClient
 
-    from fairsync.catalog.attributes import Column
     from fairsync.catalog.conditions import Condition
     from fairsync.catalog.groups import Label
     from fairsync.search.engines.engine import Bonus, EngineQuery, Restricted
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # A formula has a term for each distinct bonus, which is evaluated for each point that was fetched.
 _MOST_LABELS = 512
 _MOST_RESULTS = 100_000
-_READ_AT_ONCE, _MOST_FACETS = 5000, 1_000_000
+_READ_AT_ONCE = 5000
 # Points whose payload tells the types of its fields.
 _SAMPLE = 1000
 
@@ -60,14 +60,9 @@ class QdrantEngine:
         prices: Literal["formula", "over-fetch"] = "formula",
         timeout: float = 10.0,
     ) -> None:
-        if index not in ("exact", "hnsw"):
-            raise InvalidInputError(f"index must be 'exact' or 'hnsw', got {index!r}.")
+        check_settings(index, timeout=timeout, name=collection)
         if prices not in ("formula", "over-fetch"):
             raise InvalidInputError(f"prices must be 'formula' or 'over-fetch', got {prices!r}.")
-        if not timeout > 0:
-            raise InvalidInputError(f"timeout must be a positive number of seconds, got {timeout}.")
-        if not collection:
-            raise InvalidInputError("collection must be a name.")
         exact = index == "exact"
         self.backend: QdrantBackend
         if not isinstance(url, str) or url == MEMORY or url.startswith(("http://", "https://")):
@@ -87,9 +82,6 @@ class QdrantEngine:
             prices="formula" if prices == "formula" else "none",
             most_labels=_MOST_LABELS,
             exact=exact,
-            filters=True,
-            fetches=True,
-            counts=True,
             most_results=_MOST_RESULTS,
         )
 
@@ -131,14 +123,12 @@ class QdrantEngine:
             columns[name] = empty_column(kind, is_list=isinstance(values[0], list))
         return ItemSchema(len(points[0].vector), str if has_words else int, columns)
 
-    def prepare(
-        self, dim: int, ids: type[str] | type[int], columns: Mapping[str, Column], *, create: bool, writes: bool
-    ) -> None:
+    def prepare(self, schema: ItemSchema, *, create: bool, writes: bool) -> None:
         """Check the collection, or make it; see `Engine.prepare`."""
-        self._has_words = ids is str
-        self._paths = {name: path_of(self._keys.get(name, name)) for name in columns}
-        kinds = {self._paths[name]: column.kind for name, column in columns.items()}
-        self.backend.open(dim, kinds, create=create, formulas=self.abilities.prices == "formula")
+        self._has_words = schema.ids is str
+        self._paths = {name: path_of(self._keys.get(name, name)) for name in schema.columns}
+        kinds = {self._paths[name]: column.kind for name, column in schema.columns.items()}
+        self.backend.open(schema.dim, kinds, create=create, formulas=self.abilities.prices == "formula")
 
     def finish(self, *, create: bool) -> None:
         """Build the HNSW index in this process, if it is to be used; a server does so by itself."""
@@ -164,39 +154,29 @@ class QdrantEngine:
 
     def items(self) -> Iterator[StoredItems]:
         """Yield all items, in batches; see `Engine.items`."""
-        after: Any = None
-        while True:
-            points, after = self.backend.scroll(after, _READ_AT_ONCE)
-            if points:
-                yield self._stored(points)
-            if after is None:
-                return
+        yield from map(self._stored, self._pages())
 
     def fetch(self, ids: Sequence[Label]) -> StoredItems:
         """Return those of the items that exist; see `Engine.fetch`."""
         return self._stored(self.backend.retrieve([point_id(name) for name in ids]))
 
-    def count(self, attribute: str | None = None) -> dict[Any, int]:
-        """Return the number of items, by label if an attribute is given; see `Engine.count`."""
-        if attribute is None:
-            return {None: self.backend.count()}
-        return self.backend.facet(self._paths[attribute], _MOST_FACETS)
-
-    def combinations(
-        self, attributes: Sequence[str], conditions: Sequence[Condition] = ()
-    ) -> dict[tuple[Any, ...], int]:
-        """Count points by the values of some payload fields, which are all read; see `Engine.combinations`."""
+    def count(self, attributes: Sequence[str] = (), conditions: Sequence[Condition] = ()) -> dict[tuple[Any, ...], int]:
+        """Count points by the values of some payload fields, which are all read; see `Engine.count`."""
         if not attributes and not conditions:
             return {(): self.backend.count()}
         clauses = write_conditions(conditions, ClauseWriter(self._paths))
-        keys, found, after = [self._keys.get(name, name) for name in attributes], Counter[tuple[Any, ...]](), None
-        while True:
-            points, after = self.backend.scroll(after, _READ_AT_ONCE, clauses, vectors=False)
-            for one in points:
-                values = (one.payload.get(key) for key in keys)
-                found[tuple(tuple(sorted(value)) if isinstance(value, list) else value for value in values)] += 1
+        keys, found = [self._keys.get(name, name) for name in attributes], Counter[tuple[Any, ...]]()
+        for points in self._pages(clauses, vectors=False):
+            found.update(plain_values(one.payload.get(key) for key in keys) for one in points)
+        return dict(found)
+
+    def _pages(self, clauses: Sequence[Clause] = (), *, vectors: bool = True) -> Iterator[list[FoundPoint]]:
+        points, after = self.backend.scroll(None, _READ_AT_ONCE, clauses, vectors=vectors)
+        while points:
+            yield points
             if after is None:
-                return dict(found)
+                return
+            points, after = self.backend.scroll(after, _READ_AT_ONCE, clauses, vectors=vectors)
 
     def change(self, items: StoredItems, removed: Sequence[Label]) -> None:
         """Write items, then remove items; see `Engine.change`. Qdrant has no transactions."""

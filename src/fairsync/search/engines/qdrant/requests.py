@@ -142,10 +142,6 @@ class QdrantBackend(Protocol):
         """Return the number of points."""
         ...
 
-    def facet(self, key: str, limit: int) -> dict[Any, int]:
-        """Return the number of points with each value of a payload field."""
-        ...
-
     def upsert(self, points: Sequence[FoundPoint]) -> None:
         """Add or replace points."""
         ...

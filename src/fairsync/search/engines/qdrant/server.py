@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import math
-import re
-import secrets
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.extras import explain_missing
 from fairsync.search.engines.qdrant.requests import FoundPoint, PointQuery
+from fairsync.search.engines.retrying import retry
+from fairsync.search.engines.versions import new_version, versions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,6 @@ _Answer = TypeVar("_Answer")
 MEMORY = ":memory:"
 """The address of the client's local mode."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 # The first server that knows formulas.
 _FORMULAS = (1, 14)
 _WRITTEN_AT_ONCE = 1000
@@ -60,7 +59,7 @@ class QdrantServer:
         self._errors: Any = qdrant_client.http.exceptions
         self._collection, self._vector, self._timeout = collection, vector_name, timeout
         # What the name stands for, from `open` on; and the name that a new collection is to take.
-        self._held_by, self._name_after, self._exact = collection, "", exact
+        self._held_by, self._name_after = collection, ""
         self._client: Any = url
         if url == MEMORY:
             self._client = qdrant_client.QdrantClient(MEMORY)
@@ -94,7 +93,7 @@ class QdrantServer:
             self._check_version()
         if not self.exists():
             if not create:
-                raise self._no_collection()
+                raise self._absent()
             params = models.VectorParams(size=dim, distance=models.Distance.DOT)
             self._call(lambda: client.create_collection(name, {self._vector: params} if self._vector else params))
             if not self._is_local:  # it has none
@@ -103,7 +102,7 @@ class QdrantServer:
         self._check_vectors(self._call(lambda: client.get_collection(name)).config.params.vectors, dim)
         self._pin()
 
-    def _no_collection(self) -> InvalidInputError:
+    def _absent(self) -> InvalidInputError:
         return InvalidInputError(
             f"there is no collection {self._collection!r} in Qdrant at {self._url}: check its name, or have it made"
             " with upload=True."
@@ -120,16 +119,15 @@ class QdrantServer:
     def load(self) -> None:
         """Check that the collection is there; see `QdrantBackend.load`."""
         if not self.exists():
-            raise self._no_collection()
+            raise self._absent()
         self._pin()
 
     def beside(self) -> QdrantServer | None:
         """Return a new collection; see `QdrantBackend.beside`. The name must be an alias."""
         if self._name_after or self._held_by == self._collection:
             return None
-        name = f"{self._collection}_{secrets.token_hex(4)}"
-        made = QdrantServer(self._client, name, "", self._vector, self._exact, self._timeout)
-        made._name_after = self._collection
+        made = copy.copy(self)
+        made._collection, made._name_after = new_version(self._collection), self._collection
         return made
 
     def switch(self) -> None:
@@ -143,10 +141,9 @@ class QdrantServer:
         # Both at one moment, for all clients.
         self._call(lambda: client.update_collection_aliases([remove, make] if before else [make]))
         self._collection, self._name_after = name, ""
-        for other in self._call(client.get_collections).collections:
-            is_ours = re.fullmatch(re.escape(name) + r"_[0-9a-f]{8}", other.name)
-            if is_ours and other.name not in (before, self._held_by):
-                self._call(partial(client.delete_collection, other.name))
+        there = [one.name for one in self._call(client.get_collections).collections]
+        for other in versions_of(name, there, kept=[before, self._held_by]):
+            self._call(partial(client.delete_collection, other))
 
     def _pin(self) -> None:
         """Take the collection that the name stands for now."""
@@ -177,11 +174,6 @@ class QdrantServer:
         """Return the number of points."""
         return int(self._call(lambda: self._client.count(self._held_by, exact=True)).count)
 
-    def facet(self, key: str, limit: int) -> dict[Any, int]:
-        """Return the number of points with each value of a payload field."""
-        answer = self._call(lambda: self._client.facet(self._held_by, key, limit=limit, exact=True))
-        return {one.value: int(one.count) for one in answer.hits}
-
     def upsert(self, points: Sequence[FoundPoint]) -> None:
         """Add or replace points."""
         for start in range(0, len(points), _WRITTEN_AT_ONCE):
@@ -202,8 +194,8 @@ class QdrantServer:
 
     def _call(self, call: Callable[[], _Answer]) -> _Answer:
         """Make an idempotent call, and retry it until the timeout if the server is down or starting."""
-        end, pause = time.monotonic() + self._timeout, _FIRST_PAUSE
-        while True:
+
+        def attempt(left: float) -> _Answer:
             try:
                 return call()
             except self._errors.UnexpectedResponse as error:
@@ -216,13 +208,12 @@ class QdrantServer:
                 reason: Exception = error
             except self._errors.ResponseHandlingException as error:
                 reason = error
-            if time.monotonic() + pause >= end:
-                raise BackendUnavailableError(
-                    f"Qdrant at {self._url} does not answer as it should: {str(reason).strip()[:200]}. Start it, check"
-                    " url= and api_key=, or give it more time with timeout=."
-                ) from reason
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            raise BackendUnavailableError(
+                f"Qdrant at {self._url} does not answer as it should: {str(reason).strip()[:200]}. Start it, check"
+                " url= and api_key=, or give it more time with timeout=."
+            ) from reason
+
+        return retry(attempt, self._timeout)
 
     def _check_version(self) -> None:
         version = str(self._call(self._client.info).version)
@@ -259,14 +250,15 @@ class QdrantServer:
         return FoundPoint(one.id, one.payload or {}, score, vector)
 
     def _request(self, query: PointQuery, payload: list[str], vectors: bool) -> Any:
-        models, only, using = self._models, self._filter(query.clauses, query.excluded), self._vector or None
+        models, using = self._models, self._vector or None
+        only = self._filter(query.clauses, query.excluded)
         vector, fields = query.vector.tolist(), payload or False
         if not query.boosts:
             return models.QueryRequest(
                 query=vector, using=using, filter=only, params=self._params, limit=query.limit, offset=query.offset,
                 with_payload=fields, with_vector=vectors,
             )  # fmt: skip
-        terms = [models.MultExpression(mult=[boost, self._condition(clause)]) for boost, clause in query.boosts]
+        terms = [models.MultExpression(mult=[boost, self._condition(one)]) for boost, one in query.boosts]
         fetch = models.Prefetch(query=vector, using=using, filter=only, params=self._params, limit=query.depth)
         formula = models.FormulaQuery(formula=models.SumExpression(sum=["$score", *terms]))
         return models.QueryRequest(

@@ -1,0 +1,47 @@
+"""``fairsync serve`` without a copy of the catalog, on a real Milvus server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import fairsync as fs
+from service.running import shop_catalog
+from service.service_process import ServiceProcess, wait_until
+from service.test_hosted import PROMISES, write_settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from search.engines.milvus_server import MilvusServer
+
+
+def test_promises_are_kept_and_items_changed(tmp_path: Path, milvus_server: MilvusServer) -> None:
+    whole, rng = shop_catalog(), np.random.default_rng(0)
+    group_of = dict(zip(whole.ids.tolist(), whole.attributes["category"].values(), strict=True))
+    price_of = dict(zip(whole.ids.tolist(), whole.attributes["price"].values(), strict=True))
+    with ServiceProcess(tmp_path) as service:
+        write_settings(tmp_path, "milvus", milvus_server.uri, "hosted_service", PROMISES)
+        text = service.config.read_text().replace("port = 0", f"port = {service.port}")
+        service.config.write_text(text.replace("per_second = 1\n", "per_second = 1\nworst_case = 1e-9\n"))
+        service.start()
+        with fs.Client(service.url, attempts=20, timeout=60) as client:
+
+            def is_kept() -> bool:
+                where = [{"price": {"at_most": 50}}, *[None] * 19]
+                found = client.retrieve(rng.normal(size=(20, 8)), exclude=[["i1", "i2"]] * 20, where=where)
+                assert not {"i1", "i2"} & set(found.ids.ravel().tolist())
+                assert all(price_of[item] <= 50 for item in found.ids[0].tolist())
+                assert found.groups.ravel().tolist() == [group_of[item] for item in found.ids.ravel().tolist()]
+                return client.promises()[0].exposures >= 200
+
+            wait_until(is_kept)
+            assert client.promises()[1].exposures <= 100
+            new = {"category": ["games"], "region": ["DE"], "tags": [["new"]], "price": [4.0], "in_stock": [True]}
+            assert client.upsert_items(np.full((1, 8), 9.0), new, ["novelty"]) == 61
+            assert client.retrieve(np.ones((1, 8))).ids[0, 0] == "novelty"
+            assert client.remove_items(["novelty"]) == 60
+            assert client.retrieve(np.ones((1, 8))).ids[0, 0] != "novelty"
+        service.stop()
+        assert "Traceback" not in service.log()
