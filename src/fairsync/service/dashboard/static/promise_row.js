@@ -66,7 +66,7 @@ export class PromiseRow {
       return;
     }
     const [start, end] = [promise.start, promise.end].map((moment) => new Date(moment));
-    const later = start > now ? `in ${duration(start - now, true)}` : "";
+    const later = start > now ? `begins in ${duration(start - now, true)}` : "";
     const priority = promise.priority === 1 ? "" : `, priority ${count(promise.priority)}`;
     setText(parts.promise, `${boundsText(promise)} ${perWindow(promise.window)}${priority}${later && `, ${later}`}`);
     setAttribute(parts.promise, "title", `${promise.window.zone}, ${later ? `from ${full(start, promise.window.zone)} ` : ""}until ${full(end, promise.window.zone)}`);
@@ -77,7 +77,7 @@ export class PromiseRow {
     setText(parts.atEnd, `${compact(Math.round(promise.projected))}${ofSlots}`);
     setText(parts.missing, promise.shortfall > 0 ? compact(Math.ceil(promise.shortfall)) : "0");
     parts.missing.classList.toggle("some", promise.shortfall > 0);
-    setText(parts.left, later || duration(end - now, true));
+    setText(parts.left, later ? "–" : duration(end - now, true));
     this.drawBar(parts.bar, promise);
     const windows = this.view.past.get(promise.id) ?? [];
     const latest = `${windows.length} ${windows.at(-1)?.end}`;
