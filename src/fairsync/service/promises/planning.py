@@ -192,18 +192,20 @@ class FeasibilityCheck:
     rates: Mapping[str, float]
     requests: Mapping[ScheduledPromise, int] | None = None
 
-    def run(self, checkpoint: Callable[[], object] = lambda: None) -> Feasibility:
+    def run(self, checkpoint: Callable[[], object] = lambda: None, *, up_to_asked: bool = False) -> Feasibility:
         """Return whether the expected traffic can deliver the promise.
 
         Parameters
         ----------
         checkpoint
             Called every now and then; raises to end the check.
+        up_to_asked
+            Whether to look for no larger floors than the promise asks for.
         """
         traffic = _CheckpointedTraffic(self.traffic, checkpoint)
         return check_promise(
             self.promise, self.others, self.exposures, traffic, self.now, self.supply,
-            impression_rates=self.rates, requests=self.requests,
+            impression_rates=self.rates, requests=self.requests, up_to_asked=up_to_asked,
         )  # fmt: skip
 
     def pushes_out(self, verdict: Feasibility) -> tuple[ScheduledPromise, ...]:

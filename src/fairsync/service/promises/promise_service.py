@@ -19,7 +19,7 @@ import numpy as np
 
 from fairsync.candidates import Candidates
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
-from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, PreviewCancelledError
+from fairsync.errors import CallCancelledError, FairSyncError, InfeasibleFloorsError, InvalidInputError
 from fairsync.inputs import check_k
 from fairsync.schedule import WORST_CASE_TRAFFIC
 from fairsync.search.engines.hosted_catalog import HostedCatalog
@@ -274,13 +274,8 @@ class PromiseService:
         is_cancelled
             Asked every now and then; whether nobody waits for the answer any longer.
         """
-
-        def checkpoint() -> None:
-            if is_cancelled():
-                raise PreviewCancelledError("the caller has gone.")
-
         with self._preview_limit:
-            return self._preview(promise, replacing, checkpoint)
+            return self._preview(promise, replacing, partial(_check_wanted, is_cancelled))
 
     def _preview(self, promise: ScheduledPromise, replacing: str | None, checkpoint: Callable[[], None]) -> Preview:
         with self.scheduler.lock:
@@ -315,7 +310,13 @@ class PromiseService:
             message=verdict.message,
         )
 
-    def set_promise(self, promise: ScheduledPromise, name: str | None = None, by: str = "") -> PromiseView:
+    def set_promise(
+        self,
+        promise: ScheduledPromise,
+        name: str | None = None,
+        by: str = "",
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> PromiseView:
         """Make a promise, or change one; refused if the expected traffic cannot deliver it.
 
         The rest of an hour, a day or a week may be too short for it. Then it begins with the next window, so that
@@ -329,17 +330,25 @@ class PromiseService:
             Id of the promise that it changes; a new one is made without it.
         by
             Who asks for it, for the audit.
+        is_cancelled
+            Asked every now and then; whether nobody waits for the answer any longer. Then nothing is changed.
         """
-        return self._set_promises({name or _new_id(): promise}, name, by)[0]
+        return self._set_promises({name or _new_id(): promise}, name, by, is_cancelled)[0]
 
-    def make_promises(self, promises: Sequence[ScheduledPromise], by: str = "") -> list[PromiseView]:
+    def make_promises(
+        self,
+        promises: Sequence[ScheduledPromise],
+        by: str = "",
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> list[PromiseView]:
         """Make promises together, or none of them if they cannot all be kept; see `set_promise`."""
-        return self._set_promises({_new_id(): promise for promise in promises}, by=by)
+        return self._set_promises({_new_id(): promise for promise in promises}, None, by, is_cancelled)
 
     def _set_promises(
-        self, given: Mapping[str, ScheduledPromise], changed: str | None = None, by: str = ""
+        self, given: Mapping[str, ScheduledPromise], changed: str | None, by: str, is_cancelled: Callable[[], bool]
     ) -> list[PromiseView]:
         """Set promises by id, if all of them can be kept; one of them may be known."""
+        checkpoint = partial(_check_wanted, is_cancelled)
         while True:
             with self.scheduler.lock:
                 self.scheduler.take_lead()
@@ -354,12 +363,13 @@ class PromiseService:
             # Beside thousands of promises a check takes seconds, and planning and requests go on meanwhile.
             starts = {}
             for check, names in checks:
-                verdict = check.run()
+                verdict = check.run(checkpoint, up_to_asked=True)
                 if not verdict.accepted:
                     raise _refusal(verdict, check.pushes_out(verdict), len(asked))
                 assert verdict.effective_from is not None, "it was accepted"
                 starts.update(dict.fromkeys(names, verdict.effective_from))
             with self.scheduler.lock, contextlib.suppress(_PromisesChanged):
+                checkpoint()
                 self.scheduler.change(partial(self._change, asked, starts, others, seen), by, series)
                 views = self._reporter.promises()
                 return [views[name] for name in asked]
@@ -640,6 +650,12 @@ def _refusal(verdict: Feasibility, pushed_out: Sequence[ScheduledPromise], n: in
     names = [asked.promise.name, *(one.promise.name for one in pushed_out)]
     largest = math.floor(verdict.largest)
     return InfeasibleFloorsError(asked.promise.name, asked.promise.floor(0), reason, largest, verdict.remedy, names)
+
+
+def _check_wanted(is_cancelled: Callable[[], bool]) -> None:
+    """End a call for whose answer nobody waits any longer."""
+    if is_cancelled():
+        raise CallCancelledError("nobody waits for the answer any longer.")
 
 
 def _new_id() -> str:
