@@ -26,6 +26,7 @@ from fairsync.search.engines.hosted_catalog import HostedCatalog
 from fairsync.service.promises.audit import audit_view
 from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
+from fairsync.service.promises.costs import AskedOfAtoms
 from fairsync.service.promises.first_days import days_of
 from fairsync.service.promises.hosted_items import Recount, nothing_written, removed_hosted, upsert_hosted
 from fairsync.service.promises.impressions import groups_shown, items_shown
@@ -254,6 +255,7 @@ class PromiseService:
         with self.scheduler.lock:
             if self.scheduler.refresh():
                 self._reporter.record_paces()
+            self.scheduler.learn_exposure_costs(self.cost_monitor.exposure_costs)
             self._follow_items()
         self._recount_items()
         self.cost_monitor.refresh()
@@ -372,7 +374,7 @@ class PromiseService:
                 checkpoint()
                 self.scheduler.change(partial(self._change, asked, starts, others, seen), by, series)
                 views = self._reporter.promises()
-                return [views[name] for name in asked]
+                return [views[name] for name in asked if name in views]
 
     def _prepare_checks(
         self,
@@ -555,12 +557,18 @@ class PromiseService:
         """Return what an estimate of the costs depends on."""
         scheduler = self.scheduler
         with scheduler.lock:  # items change under this lock too
-            counted = scheduler.periods.counted()
-            missing = scheduler.missing_at_start()
-            asked = np.clip(missing / np.maximum(counted, 1), 0.0, 1.0)
-            overlaps = self.coordinator.promises is not None
-            prices, now = self.coordinator.prices(), scheduler.now()
-            return Conditions(self.catalog, self.front.index, None if overlaps else asked, prices, now)
+            counted = np.maximum(scheduler.periods.counted(), 1)
+            floors = np.clip(scheduler.missing_at_start() / counted, 0.0, 1.0)
+            prices, labels, now = self.coordinator.prices(), tuple(self.coordinator.labels), scheduler.now()
+            terms, catalog, missing = self.coordinator.terms, self.catalog, scheduler.missing_without_cost()
+            if terms.membership is None:
+                n = catalog.n_groups
+                return Conditions(catalog, self.front.index, floors[:n], prices[:n], labels[:n], missing, now)
+            items = self.front.items_under(terms.membership)
+            assert items.atoms is not None, "the coordinator has atoms"
+            caps = np.maximum(scheduler.room_at_start() / counted, 1.0)
+            asked = AskedOfAtoms(items.searched.group_of, items.atoms.membership, floors, caps, terms.list_limits)
+            return Conditions(items.catalog, items.index, asked, prices, labels, missing, now)
 
     def _change_items(
         self, change: Callable[[Catalog], CatalogChange], save: Callable[[ItemChanges, Catalog], None]

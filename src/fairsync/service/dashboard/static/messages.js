@@ -73,9 +73,9 @@ export function costFigures(overview, now) {
   };
 }
 
-/** The cost of a group's promises: a figure and its explanation. */
-export function groupCost(group, overview) {
-  const cost = group?.cost_share ?? null;
+/** The cost of a promise, or of a group's promises: a figure and its explanation. */
+export function promiseCost(promise, group, overview) {
+  const cost = promise?.cost_share ?? group?.cost_share ?? null;
   if (cost === null) return { text: "–", explanation: `Not known yet. ${overview.least.reason}` };
   if (cost <= 0) return { text: "none", explanation: "None: its items did not displace better ones." };
   const size = cost < 0.0001 ? `Less than ${smallPercent(0.0001)}` : `About ${smallPercent(cost)}`;
