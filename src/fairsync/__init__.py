@@ -35,6 +35,7 @@ from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import (
     BackendUnavailableError,
+    CallCancelledError,
     ExpiredRequestError,
     FairSyncError,
     InfeasibleFloorsError,
@@ -43,7 +44,6 @@ from fairsync.errors import (
     LostLeaseError,
     MissingPackageError,
     MissingTorchError,
-    PreviewCancelledError,
     RepeatedRequestError,
     TooManyPreviewsError,
     UndecidedPromisesError,
@@ -82,6 +82,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BackendUnavailableError",
+    "CallCancelledError",
     "Candidates",
     "Catalog",
     "Coordinator",
@@ -105,7 +106,6 @@ __all__ = [
     "MissingPackageError",
     "MissingTorchError",
     "OneHotIndex",
-    "PreviewCancelledError",
     "Promise",
     "RepeatedRequestError",
     "Report",

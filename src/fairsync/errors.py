@@ -267,5 +267,5 @@ class TooManyPreviewsError(FairSyncError):
     """As many previews are being computed as may be."""
 
 
-class PreviewCancelledError(FairSyncError):
-    """The caller of a preview has gone."""
+class CallCancelledError(FairSyncError):
+    """Nobody waits any longer for the answer of a preview, or of a change that was not made yet."""

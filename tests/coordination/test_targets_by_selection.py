@@ -170,6 +170,21 @@ def test_columns_grow_and_are_never_taken_away() -> None:
     assert counts[len(labels)] == had[fs.Promise({"new": True}, at_least=0).name], "it is not counted any more"
 
 
+@pytest.mark.parametrize("labels", [[0, 0, 1, 1], ["0", "0", "1", "1"]])
+def test_a_selection_that_is_not_named_again_counts_nothing_whatever_the_type_of_labels(labels: list[Any]) -> None:
+    catalog = fs.Catalog(np.eye(4), {"category": labels, "new": [True, False, True, False]})
+    coordinator = fs.Coordinator(catalog, k=2, floors=0, horizon=1, auto_restart=False)
+    front = fs.FrontEnd(catalog, coordinator)
+    coordinator.set_targets(requests=2, promises=[fs.Promise({"new": True}, at_least=1)])
+    front.retrieve(np.ones((2, 4)))
+    before = coordinator.totals().exposures
+    coordinator.set_targets(requests=2, promises=[fs.Promise({"id": 3}, at_least=1)])
+    front.retrieve(np.array([[1.0, 0, 1, 0]] * 2))
+    after = dict(zip(coordinator.labels, coordinator.totals().exposures.tolist(), strict=True))
+    assert before[coordinator.labels.index('{"new": true}')] == after['{"new": true}']
+    assert after['{"id": 3}'] >= 1
+
+
 def test_atoms_are_found_again_only_if_selections_or_items_change() -> None:
     catalog = make_catalog()
     coordinator = by_the_clock(catalog)

@@ -197,6 +197,11 @@ class Coordinator(NoCopies, Closable):
         return self.groups.labels
 
     @property
+    def selections(self) -> frozenset[str]:
+        """The selections that are counted besides the labels of groups, by name."""
+        return frozenset() if self._counted is None else self._counted.selections
+
+    @property
     def promises(self) -> tuple[Promise, ...] | None:
         """The promises, or what each column selects, once targets speak of selections; None for floors of groups."""
         return self._promised.promises

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from fairsync.ledger import Totals
     from fairsync.policies import Terms
 
+# A number that is no label of any item.
+_NO_LABEL = -(2**63)
+
 
 @dataclass(frozen=True, eq=False)
 class Counted:
@@ -126,14 +129,21 @@ def column_of(where: Where, group_attribute: str) -> Label:
 
 
 def _promises(catalog: Catalog, labels: Sequence[Label], selections: frozenset[str]) -> tuple[Promise, ...]:
-    """Return what each column selects. One that is not counted has a label that no item has."""
+    """Return what each column selects. One that is not counted has conditions that no item meets."""
     attribute = catalog.group_attribute
+    nothing = _unmet(catalog)
     return tuple(
         Promise(conditions_of(str(label)), at_least=0)
         if label in selections
-        else Promise({attribute: label}, at_least=0, name=str(label))
+        else Promise(nothing if is_selection(label) else {attribute: label}, at_least=0, name=str(label))
         for label in labels
     )
+
+
+def _unmet(catalog: Catalog) -> Where:
+    """Return a condition on the group attribute that no item meets, of the type that its labels have."""
+    kind = catalog.attributes[catalog.group_attribute].kind
+    return {catalog.group_attribute: _NO_LABEL if kind == "int" else selection_name({})}
 
 
 def selections_in(labels: Sequence[Label]) -> frozenset[str]:

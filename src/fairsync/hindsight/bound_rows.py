@@ -54,7 +54,7 @@ class BoundRows:
 
     @classmethod
     def of(
-        cls, membership: Membership, floors: NDArray[np.int64], caps: NDArray[np.int64] | None, most: int = 2**62
+        cls, membership: Membership, floors: NDArray[_Number], caps: NDArray[_Number] | None, most: int = 2**62
     ) -> tuple[BoundRows, Floats]:
         """Return the rows of all floors above 0 and all caps below `most`, and the least value of each row."""
         from scipy import sparse  # here and below, because scipy takes a third of a second to import
@@ -66,6 +66,10 @@ class BoundRows:
         least = np.concatenate([floors[floored], -caps[capped]] if caps is not None else [floors[floored]])
         matrix = membership.matrix.T[:, promise_of] * signs
         return cls(sparse.csr_array(matrix), promise_of, signs), least.astype(np.float64)
+
+    def take(self, rows: NDArray[np.int64]) -> BoundRows:
+        """Return some of the rows."""
+        return BoundRows(self.by_atom[:, rows], self.promise_of[rows], self.signs[rows])
 
     def with_empty(self) -> BoundRows:
         """Return the rows with one more atom, that of empty places, which no row counts."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
+    from fairsync.hindsight.bound_rows import BoundRows
+    from fairsync.hindsight.limited_lists import ListLimits
     from fairsync.hindsight.priced_lists import Floats, Search
     from fairsync.search.base import Hits
     from fairsync.search.eligibility import Eligibility
@@ -165,4 +167,72 @@ def dual_bound(
         float(np.ldexp(best.value - lists.filler.sum(), exponent)),
         np.ldexp(values, exponent),
         np.ldexp(-subsidies[code], exponent),
+    )
+
+
+def promised_bound(
+    atom_of: NDArray[np.integer[Any]],
+    search: Search,
+    users: NDArray[np.floating[Any]],
+    k: int,
+    rows: BoundRows,
+    least: Floats,
+    subsidies: Floats,
+    unconstrained: float,
+    eligible: Eligibility | None = None,
+    limits: ListLimits | None = None,
+) -> DualBound:
+    """Bound the relevance of all plans that keep promises which may overlap; see :func:`dual_bound`.
+
+    Leaving out rows leaves a bound, only a higher one.
+
+    Parameters
+    ----------
+    atom_of
+        (n,) the atom of each item.
+    search, users, k, unconstrained, eligible
+        As for :func:`dual_bound`; prices are those of atoms.
+    rows, least
+        The bounds of promises, and (J,) the least value of each.
+    subsidies
+        (J,) where to start.
+    limits
+        Limits per list.
+
+    Returns
+    -------
+    DualBound
+        With the subsidy of each row, (J,), as a negative price.
+
+    Examples
+    --------
+    Both requests prefer item 0; showing item 1 once costs the second one 0.2.
+
+    >>> from fairsync.catalog import Catalog
+    >>> from fairsync.catalog.atoms import Membership
+    >>> from fairsync.hindsight.bound_rows import BoundRows
+    >>> from fairsync.search import ExactIndex
+    >>> catalog = Catalog([[0.9, 0.8], [0.1, 0.6], [0.0, 0.0]], groups=["a", "b", "c"])
+    >>> rows, least = BoundRows.of(Membership.of([(), (0, 1), (0,)], 2), np.array([1, 1]), None)
+    >>> search, users = ExactIndex(catalog).search, np.eye(2)[:, None]
+    >>> bound = promised_bound(catalog.group_of, search, users, 1, rows, least, np.zeros(2), unconstrained=1.7)
+    >>> round(bound.relevance, 6)
+    1.5
+    """
+    sizes = ListSizes()
+    if sizes.width(k, len(atom_of)) == k or not len(least):
+        hits = search(users, None, k) if eligible is None else search(users, None, k, eligible)
+        values = np.where(hits.rows >= 0, hits.relevance, 0.0).sum(axis=1)
+        return DualBound(float(values.sum()), values, np.zeros(len(least)))
+    lists = PricedLists(atom_of, search, users, k, least, sizes, eligible=eligible, rows=rows, limits=limits)
+    lists.fetch(subsidies)
+    lists, subsidies = lists.in_unit(subsidies)
+    exponent = lists.exponent
+    subsidies = lower_dual(lists, subsidies, ROUNDS, _TOLERANCE, float(np.ldexp(unconstrained, -exponent)))
+    best = lists.pool.best(subsidies)
+    values = np.where(best.inside, best.priced, 0.0).sum(axis=1) - lists.filler
+    return DualBound(
+        float(np.ldexp(best.value - lists.filler.sum(), exponent)),
+        np.ldexp(values, exponent),
+        np.ldexp(-subsidies, exponent),
     )

@@ -52,10 +52,13 @@ def is_selection(label: object) -> bool:
     >>> is_selection(selection_name({"new": True})), is_selection("{x,y}")
     (True, False)
     """
-    if not (isinstance(label, str) and label.startswith("{") and label.endswith("}")):
-        return False
+    return isinstance(label, str) and label.startswith("{") and label.endswith("}") and _is_canonical(label)
+
+
+@lru_cache(maxsize=65_536)
+def _is_canonical(name: str) -> bool:
     try:
-        return selection_name(json.loads(label)) == label
+        return selection_name(json.loads(name)) == name
     except ValueError:
         return False
 

@@ -147,6 +147,7 @@ def check_promise(
     *,
     impression_rates: Mapping[str, float] | None = None,
     requests: Mapping[ScheduledPromise, int] | None = None,
+    up_to_asked: bool = False,
 ) -> Feasibility:
     """Check a new promise against the forecast and the existing promises.
 
@@ -160,6 +161,9 @@ def check_promise(
         its active window, if any, are taken from ``exposures``.
     promises, exposures, forecast, now, supply, impression_rates, requests
         As for :func:`fairsync.schedule.make_plan`.
+    up_to_asked
+        Whether to look for no larger floors than the promise asks for, which is many times as fast where it is
+        accepted: ``largest`` is then at most that, and ``largest_safe`` is 0 unless it is refused.
 
     Examples
     --------
@@ -188,21 +192,24 @@ def check_promise(
         spans = [span for span in (current or promise.window.after(now),) if span]
     if not spans:
         raise InvalidInputError(f"the {promise.window} is over: choose one that ends after {now.isoformat()}.")
-    by_window = [(*check.limits(rivals, span), span) for span in spans]
-    largest, _, tightest = min(by_window, key=lambda one: (one[0], one[1]))
-    largest_safe = min(safe for _, safe, _ in by_window)
     asked, start = _asked(promise), max(spans[0].start, now)
+    most = asked if up_to_asked else None
+    by_window = [(check.largest(rivals, span, most), span) for span in spans]
+    largest, tightest = min(by_window, key=lambda one: one[0])
+    largest_safe: float = 0
+    if not up_to_asked or asked > largest:
+        largest_safe = min(check.largest(rivals, span, most, is_safe=True) for span in spans)
     has_limit = promise.promise.at_most is not None or promise.promise.at_most_per_list is not None
     displaced = check.missing_more(rivals, start) if asked <= largest and has_limit else ()
     effective_from: datetime | None = None
     pushes_out: tuple[ScheduledPromise, ...] = ()
     if asked <= largest and not displaced:
-        at_once = not promise.window.recurs or (current is not None and check.limits(rivals, current)[0] >= asked)
+        at_once = not promise.window.recurs or (current is not None and check.largest(rivals, current, asked) >= asked)
         effective_from = now if at_once and current else spans[0].start
         pushes_out = check.missing_more(every, start) if len(every) > len(rivals) else ()
     (code,) = supply.codes_of([promise.selection])
-    most = int(supply.most[code])
-    return Feasibility(promise, largest, largest_safe, tightest, effective_from, most, displaced, pushes_out)
+    per_list = int(supply.most[code])
+    return Feasibility(promise, largest, largest_safe, tightest, effective_from, per_list, displaced, pushes_out)
 
 
 @dataclass(frozen=True)
@@ -217,16 +224,29 @@ class _Check:
     supply: Supply
     impression_rates: Mapping[str, float] | None
 
-    def limits(self, others: list[ScheduledPromise], span: Span) -> tuple[float, float]:
-        """Return the largest floors of a window from now on, by expected traffic and by its lower bound."""
+    def largest(
+        self, others: list[ScheduledPromise], span: Span, most: float | None, *, is_safe: bool = False
+    ) -> float:
+        """Return the largest floor of a window from now on, `most` at most: exposures that count, or a share.
+
+        By expected traffic, or if `is_safe` by its lower bound.
+        """
         start = max(span.start, self.now)
         active = ActiveWindows.of([*others, self.promise], start, self.supply, self.impression_rates)
-        progress = self._progress(active)
-        lower = [int(self.forecast.lower_bound(start, end, self.now)) for end in active.deadlines]
-        return (
-            self._largest(active, progress, self._expected(active)),
-            self._largest(active, progress, np.array(lower, dtype=np.int64)),
-        )
+        progress, requests = self._progress(active), self._expected(active)
+        if is_safe:
+            lower = [int(self.forecast.lower_bound(start, end, self.now)) for end in active.deadlines]
+            requests = np.array(lower, dtype=np.int64)
+        this = active.promises.index(self.promise)
+        times, offset = active.multiples(this, progress, requests)
+        is_share = isinstance(self.promise.promise.at_least, float)
+        if most is None:
+            most = 1.0 if is_share else float(progress.exposures[this]) + self.supply.k * float(requests[-1])
+        value: float = largest_value(active.program(progress, requests), times, offset, most)
+        if not is_share:
+            return math.floor(value + _ROUNDING)
+        shown = math.floor(value * 10**_DIGITS + _ROUNDING) / 10**_DIGITS
+        return shown if value < most * (1 - _ROUNDING) else most
 
     def missing_more(self, others: list[ScheduledPromise], start: datetime) -> tuple[ScheduledPromise, ...]:
         """Return the promises that would miss more beside the promise than without it, by expected traffic."""
@@ -266,18 +286,6 @@ class _Check:
                 exposures[p] = so_far + missing - (math.ceil(missing * left / whole) if whole else missing)
             requests[p] = came + soon
         return WindowProgress(exposures, np.zeros_like(exposures), requests)
-
-    def _largest(self, active: ActiveWindows, progress: WindowProgress, requests: Ints) -> float:
-        """Return the largest floor of the promise, in exposures that count or as a share."""
-        this = active.promises.index(self.promise)
-        times, offset = active.multiples(this, progress, requests)
-        program = active.program(progress, requests)
-        is_share = isinstance(self.promise.promise.at_least, float)
-        most = 1.0 if is_share else float(progress.exposures[this]) + self.supply.k * float(requests[-1])
-        value: float = largest_value(program, times, offset, most)
-        if is_share:
-            return float(math.floor(value * 10**_DIGITS + _ROUNDING) / 10**_DIGITS)
-        return math.floor(value + _ROUNDING)
 
 
 def _asked(promise: ScheduledPromise) -> float:

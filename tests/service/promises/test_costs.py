@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
 from fairsync.hindsight import Hindsight, hindsight
+from fairsync.promises import Promise
+from fairsync.promises.resolve import find_atoms
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
-from fairsync.service.promises.costs import Answered, Costs, estimate_costs
+from fairsync.service.promises import costs as module
+from fairsync.service.promises.costs import Answered, AskedOfAtoms, Costs, estimate_costs
 
 GROUPS, REQUESTS, K, DIM = 12, 2000, 8, 12
 
@@ -122,3 +125,54 @@ def test_what_was_not_promised_need_not_be_paid_for(world: World) -> None:
     nothing = world._replace(asked=np.zeros(GROUPS)).estimate(np.arange(100))
     assert nothing.share > 0
     assert (nothing.least, nothing.ratio) == (0.0, None)
+
+
+def overlapping_world(seed: int) -> tuple[Catalog, npt.NDArray[np.float64], list[Promise], Answered, AskedOfAtoms]:
+    """Return requests that were answered under a floor, a cap and a limit per list, which overlap."""
+    rng = np.random.default_rng(seed)
+    n, requests = 300, 400
+    vectors = rng.normal(size=(n, DIM))
+    catalog = Catalog(
+        vectors / np.linalg.norm(vectors, axis=1, keepdims=True),
+        {"category": rng.integers(0, 6, size=n), "maker": rng.integers(0, 5, size=n), "new": rng.random(n) < 0.2},
+    )
+    users = rng.normal(size=(requests, DIM))
+    promises = [
+        Promise({"new": True}, at_least=0.35),
+        Promise({"maker": 1}, at_least=0.3),
+        Promise({"category": 2}, at_most=0.1),
+        Promise({"category": 3}, at_most_per_list=1),
+    ]
+    retriever = FairRetriever(catalog, k=K, promises=promises, horizon=requests)
+    found = retriever.retrieve(users)
+    rows, slots = catalog.rows_of(found.ids), requests * K
+    atoms = find_atoms(catalog, promises)
+    had = atoms.membership.sums(np.bincount(atoms.atom_of[rows].ravel(), minlength=atoms.membership.n_atoms) * 1.0)
+    floors = np.array([one.floor(slots) for one in promises]) / had
+    caps = np.array([np.inf if (cap := one.cap(slots)) is None else cap for one in promises]) / had
+    limits = np.array([one.at_most_per_list or K for one in promises])
+    asked = AskedOfAtoms(atoms.atom_of, atoms.membership, np.minimum(floors, 1), np.maximum(caps, 1), limits)
+    return catalog, users, promises, Answered(users[:, None], rows, found.relevance), asked
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_promises_over_anything_cost_at_least_what_the_best_plan_gives_up(seed: int) -> None:
+    catalog, users, promises, answered, asked = overlapping_world(seed)
+    best = hindsight(catalog, users, k=K, promises=promises)
+    search = ExactIndex(find_atoms(catalog, promises).catalog(catalog), threads=1).search
+    costs = estimate_costs(catalog, search, answered, asked, np.zeros(len(promises)))
+    least = costs.least * best.unconstrained_relevance
+    given_up = best.unconstrained_relevance - best.feasible_relevance
+    assert 0.95 * best.cost <= least <= given_up * (1 + 1e-6)
+    assert costs.least <= costs.share
+    assert costs.prices[0] < 0
+    assert costs.prices[2] >= 0, "a cap charges"
+
+
+def test_a_bound_that_is_left_out_leaves_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog, _, promises, answered, asked = overlapping_world(0)
+    search = ExactIndex(find_atoms(catalog, promises).catalog(catalog), threads=1).search
+    every = estimate_costs(catalog, search, answered, asked, np.array([-0.2, -0.1, 0.0, 0.0]))
+    monkeypatch.setattr(module, "MOST_BOUNDS", 1)
+    one = estimate_costs(catalog, search, answered, asked, np.array([-0.2, -0.1, 0.0, 0.0]))
+    assert 0 < one.least < every.least

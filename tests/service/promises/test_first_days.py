@@ -11,6 +11,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.ledger import Ledger, SqlLedger
 from fairsync.promises import Promise
 from fairsync.schedule import ScheduledPromise
+from fairsync.service.promises import saved_state
 from fairsync.service.promises.conversion import promise_from_record
 from fairsync.service.promises.first_days import first_days
 from fairsync.service.schema import PromiseRecord, WindowRecord
@@ -70,6 +71,25 @@ def test_every_new_item_gets_its_first_exposures_and_each_ends_for_itself(tmp_pa
         assert ends[40][1] < timedelta(days=2), "what is over stays over"
         shop.service.delete_promise(series or "")
         assert shop.service.promises() == []
+
+
+def test_items_that_have_ended_are_counted_on_until_they_are_many_and_never_shown_as_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(saved_state, "MOST_PAST", 3)
+    shop = Shop([EACH])
+    new, counted, ended = len(shop.service.promises()), set[int](), 0
+    for _ in range(52):
+        shop.pass_hours(1, per_hour=40)
+        views = shop.service.promises()
+        assert {one.state for one in views} <= {"kept", "on track", "at risk"}
+        under_way = [one for one in shop.service.scheduler.plan.statuses if one.exposures < one.floor]
+        counted.add(len(shop.service.coordinator.selections))
+        ended = new - len(under_way)
+    assert ended == new, "all have had their exposures"
+    assert len(views) <= 3, "those that ended before the past windows begin are no longer listed"
+    assert max(counted) == new
+    assert 1 < len(counted) < new, "not every end changes what is counted"
 
 
 def test_bad_input() -> None:

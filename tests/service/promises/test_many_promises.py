@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -73,10 +73,10 @@ def test_promises_hold_while_another_is_checked(monkeypatch: pytest.MonkeyPatch)
     checking, go_on = threading.Event(), threading.Event()
     run = FeasibilityCheck.run
 
-    def slow(check: FeasibilityCheck) -> Feasibility:
+    def slow(check: FeasibilityCheck, *arguments: Any, **options: Any) -> Feasibility:
         checking.set()
         assert go_on.wait(240)
-        return run(check)
+        return run(check, *arguments, **options)
 
     monkeypatch.setattr(FeasibilityCheck, "run", slow)
     thread = threading.Thread(target=service.set_promise, args=(ScheduledPromise.of_group(0, 5, Window.week("UTC")),))
@@ -100,11 +100,11 @@ def test_a_promise_is_checked_again_if_others_were_changed_meanwhile(monkeypatch
     checked: list[int] = []
     run = FeasibilityCheck.run
 
-    def meanwhile(check: FeasibilityCheck) -> Feasibility:
+    def meanwhile(check: FeasibilityCheck, *arguments: Any, **options: Any) -> Feasibility:
         checked.append(len(check.others))
         if len(checked) == 1:  # another caller makes the same promise
             service.set_promise(ScheduledPromise.of_group(0, 7, Window.week("UTC")))
-        return run(check)
+        return run(check, *arguments, **options)
 
     monkeypatch.setattr(FeasibilityCheck, "run", meanwhile)
     with pytest.raises(InvalidInputError, match="already"):

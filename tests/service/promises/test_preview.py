@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fairsync.catalog import Catalog
-from fairsync.errors import PreviewCancelledError, TooManyPreviewsError
+from fairsync.errors import CallCancelledError, TooManyPreviewsError
 from fairsync.hindsight import hindsight
 from fairsync.schedule import ScheduledPromise, Window, check_promise
 from fairsync.search import ExactIndex
@@ -86,7 +86,7 @@ def test_a_preview_holds_no_lock_and_few_run_at_once(monkeypatch: pytest.MonkeyP
 def test_a_preview_that_is_cancelled_ends_and_leaves_its_place() -> None:
     service, promise = small_service(), ScheduledPromise.of_group("wine", 5, Window.day("UTC"))
     for _ in range(3):
-        with pytest.raises(PreviewCancelledError):
+        with pytest.raises(CallCancelledError):
             service.preview(promise, is_cancelled=lambda: True)
     assert service.preview(promise).feasible
 
@@ -97,8 +97,8 @@ def test_an_estimate_ends_between_two_searches(catalog: Catalog) -> None:
     def checkpoint() -> None:
         searches.append(1)
         if len(searches) == 2:
-            raise PreviewCancelledError
+            raise CallCancelledError
 
     recent = filled(np.random.default_rng(1).normal(size=(256, 6)) + 0.5)
-    with pytest.raises(PreviewCancelledError):
+    with pytest.raises(CallCancelledError):
         recent.estimate(catalog, ExactIndex(catalog), 4, {"small": 2.0}, np.zeros(3), checkpoint)

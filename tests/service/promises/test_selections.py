@@ -1,5 +1,6 @@
 """Promises about any selection of items: caps, shares, conjunctions and priorities, day after day."""
 
+import math
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
 from fairsync.ledger import Ledger, MemoryLedger, SqlLedger
 from fairsync.promises import Promise
+from fairsync.promises.selection import selection_name
 from fairsync.schedule import Forecast, ScheduledPromise, Window
 from fairsync.service.ledger_settings import fit_ledger
 from fairsync.service.promises.promise_service import PromiseService
+from fairsync.service.schema import PromiseView
 from service.promises.test_promise_service import START, Clock
 
 DAY, K = Window.day("UTC"), 4
@@ -192,6 +195,33 @@ def test_what_giving_way_would_cost_is_known_after_a_restart(tmp_path: Path) -> 
     shop.start()
     shop.service.refresh()
     assert cost() == pytest.approx(before, rel=0.2)
+    ledger.close()
+
+
+def test_what_giving_way_would_cost_is_estimated_where_there_never_was_a_subsidy(tmp_path: Path) -> None:
+    ledger = SqlLedger(f"sqlite:///{tmp_path / 'exposures.db'}", 3)
+    books = {"category": "books", "maker": "m1"}
+    shop = Shop([promised({"category": "toys"}, at_least=9_500), promised(books, at_least=3_500, priority=2)], ledger)
+    shop.service.cost_monitor.every = math.inf  # this test says when
+    shop.pass_hours(2)
+
+    def lost() -> PromiseView:
+        (promise,) = [one for one in shop.service.promises() if one.where == books]
+        return promise
+
+    assert (lost().state, lost().reason) == ("impossible", "it gives way to category=toys")
+    column = selection_name(books)
+    assert column not in shop.service.scheduler.state.subsidies
+    assert lost().would_cost is None
+    shop.service.cost_monitor.measure()
+    shop.service.refresh()
+    each = shop.service.scheduler.state.exposure_costs[column]
+    assert each > 0
+    assert lost().would_cost == pytest.approx(each * lost().shortfall)
+    shop.service.close()
+    shop.start()
+    shop.service.refresh()
+    assert lost().would_cost == pytest.approx(each * lost().shortfall)
     ledger.close()
 
 

@@ -1,4 +1,4 @@
-"""Previews over HTTP: few at a time, and none for clients that have gone."""
+"""Previews over HTTP: few at a time, and none for clients that have gone; changes whose time ran out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import msgspec
+import pytest
 
 from fairsync.service.promises.preview import PreviewLimit
 from service.running import Running, make_settings, running, small_service
@@ -89,3 +90,26 @@ def test_a_preview_does_not_keep_the_service_from_ending() -> None:
     caller.join()
     assert held.cancelled.wait(240)
     assert (answers[0].status_code, answers[0].json()["error"]) == (503, "stopping")
+
+
+@pytest.mark.parametrize("path", ["/v1/promises", "/v1/promises/bulk"])
+def test_a_promise_whose_time_ran_out_is_not_made(path: str) -> None:
+    """The caller was told to send it again: it must not come into being later."""
+    promise_service, ended = small_service(), threading.Event()
+    plain = promise_service._set_promises
+
+    def watched(*arguments: Any) -> Any:
+        try:
+            return plain(*arguments)
+        finally:
+            ended.set()
+
+    vars(promise_service)["_set_promises"] = watched
+    before = promise_service.scheduler.state.promises
+    body = {"promises": [PROMISE]} if path.endswith("bulk") else PROMISE
+    with running(promise_service, make_settings({"request_seconds": 0.2})) as service:
+        with promise_service.scheduler.lock:
+            answer = httpx.post(service.url + path, json=body, timeout=240)
+        assert (answer.status_code, answer.json()["error"]) == (503, "timed_out")
+        assert ended.wait(240)
+    assert promise_service.scheduler.state.promises == before

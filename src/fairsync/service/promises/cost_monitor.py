@@ -13,13 +13,17 @@ import numpy as np
 
 from fairsync.errors import FairSyncError
 from fairsync.hindsight.dual_bound import ROUNDS
+from fairsync.promises.selected_rows import SelectedRows
+from fairsync.promises.selection import conditions_of
 from fairsync.search import Hits
 from fairsync.search.filtering import search_eligible
+from fairsync.service.promises.columns import selection_of
 from fairsync.service.promises.costs import estimate_costs
+from fairsync.service.promises.exposure_cost import exposure_cost
 from fairsync.service.promises.reservoir import SAMPLE, AnswerReservoir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from fairsync.hindsight.priced_lists import Search
     from fairsync.search import Index
     from fairsync.search.eligibility import Eligibility
-    from fairsync.service.promises.costs import Costs
+    from fairsync.service.promises.costs import Answered, AskedOfAtoms, Costs
     from fairsync.service.promises.reservoir import RequestRules
 
 _log = logging.getLogger(__name__)
@@ -40,6 +44,8 @@ FEWEST = 64
 _EVERY = 300.0
 # Seconds of rest for each second of search: an estimate takes at most a tenth of a processor.
 _REST = 9.0
+# Columns that give way without ever having had a subsidy, of which an estimate says what their exposures would cost.
+_MOST_COLUMNS = 100
 # Scores computed by one search, about ten milliseconds' work; and by all searches of an estimate, about ten seconds'.
 _SCORES_AT_ONCE, _SCORES_IN_ALL = 2_500_000, 1_000_000_000
 
@@ -71,22 +77,25 @@ class Conditions:
     ----------
     catalog, index : Catalog, Index
         The items and their index.
-    asked : numpy.ndarray or None
-        (G,) the share of each group's exposures that promises asked for; None if promises are about other selections.
+    asked : numpy.ndarray or AskedOfAtoms
+        (G,) the share of each group's exposures that promises asked for; or what those that may overlap asked for.
     prices : numpy.ndarray
-        (G,) the prices in force.
+        (G,) the prices in force, by column.
+    labels : tuple
+        The columns.
+    missing : Mapping
+        Exposures per request that promises give up which were never subsidised, by column.
     now : datetime
         The time.
     """
 
     catalog: Catalog
     index: Index
-    asked: NDArray[np.float64] | None
+    asked: NDArray[np.float64] | AskedOfAtoms
     prices: NDArray[np.float64]
+    labels: tuple[Label, ...]
+    missing: Mapping[Label, float]
     now: datetime
-
-
-_OVERLAP = "The least possible cost is estimated while all promises are floors of labels of the first attribute."
 
 
 class CostMonitor:
@@ -105,10 +114,13 @@ class CostMonitor:
         The last estimate.
     reason : str
         Why there is no estimate, or no newer one; empty if there is one.
+    exposure_costs : dict
+        What an exposure of columns that give way would cost, by label; see :mod:`.exposure_cost`.
     """
 
     def __init__(self, conditions: Callable[[], Conditions], every: float = _EVERY) -> None:
         self.last: Measured | None = None
+        self.exposure_costs: dict[Label, float] = {}
         self.reason, self.every = "No request was answered yet.", every
         self.reservoir = AnswerReservoir()
         self._conditions = conditions
@@ -152,23 +164,41 @@ class CostMonitor:
     def measure(self, rest: float = 0.0) -> None:
         """Make an estimate now, with `rest` seconds of rest for each second of search."""
         given = self._conditions()
-        catalog, n = given.catalog, given.catalog.n_groups
+        catalog = given.catalog
         most = min(max(_SCORES_IN_ALL // ((ROUNDS + 1) * len(catalog)), FEWEST), SAMPLE)
         answered = self.reservoir.answered(catalog, most)
         if answered is None:  # the items have just changed
             return
         prices = given.prices
-        if self.last is not None and len(self.last.labels) == n:
+        if self.last is not None and self.last.labels == given.labels:
             prices = self.last.costs.prices  # nearer than prices in force, which are 0 once a floor is reached
         try:
             search = _throttled(given.index, len(catalog), rest, self._closed)
-            asked = None if given.asked is None else given.asked[:n]
-            costs = estimate_costs(catalog, search, answered, asked, prices[:n])
+            costs = estimate_costs(catalog, search, answered, given.asked, prices)
         except FairSyncError as error:
             self.reason = f"It cannot be estimated now: {error}"
             return
-        self.last = Measured(costs, given.now, tuple(catalog.labels))
-        self.reason = "" if asked is not None else _OVERLAP
+        self.last = Measured(costs, given.now, given.labels)
+        self.reason = ""
+        self.exposure_costs = self._exposure_costs(given, answered, rest)
+
+    def _exposure_costs(self, given: Conditions, answered: Answered, rest: float) -> dict[Label, float]:
+        """Return what exposures of columns that give way would cost, of those that miss most if they are many."""
+        began, rows = [time.perf_counter()], SelectedRows(given.catalog)
+
+        def pause() -> None:
+            if rest and self._closed.wait(rest * (time.perf_counter() - began[0])):
+                raise _ClosedError
+            began[0] = time.perf_counter()
+
+        found = {}
+        for column in sorted(given.missing, key=lambda one: -given.missing[one])[:_MOST_COLUMNS]:
+            pause()
+            where = conditions_of(selection_of(column, given.catalog.group_attribute))
+            cost = exposure_cost(given.catalog, answered, rows.of(where), given.missing[column], pause)
+            if cost is not None:
+                found[column] = cost
+        return found
 
     def close(self) -> None:
         """Stop, also in the middle of an estimate."""

@@ -2,7 +2,7 @@
 
 No policy that decides requests as they come can give up less relevance than the best plan in hindsight, when all of
 them are known (:mod:`fairsync.hindsight`). The sample holds the answers too, so that both costs are measured on the
-same requests, and for the same exposures of the groups with a promise.
+same requests, and for the same exposures of the selections with a promise.
 """
 
 from __future__ import annotations
@@ -13,18 +13,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.errors import FairSyncError
-from fairsync.hindsight.dual_bound import dual_bound
+from fairsync.hindsight.bound_rows import BoundRows
+from fairsync.hindsight.dual_bound import dual_bound, promised_bound
+from fairsync.hindsight.limited_lists import ListLimits
+from fairsync.policies.base import NO_CAP
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
+    from fairsync.catalog.atoms import Membership
     from fairsync.hindsight.priced_lists import Floats, Search
     from fairsync.search import Hits
     from fairsync.search.eligibility import Eligibility
 
-# With more promised groups than this the solver, which holds a square matrix of them, takes too long.
-MOST_GROUPS = 2_000
+MOST_BOUNDS = 2_000
+"""Bounds of promises that the least cost is estimated for, at most: the solver holds a square matrix of them."""
 # Standard errors on either side of an estimate: a confidence interval of about 95 %.
 _ERRORS = 2.0
 
@@ -50,6 +54,31 @@ class Answered:
 
 
 @dataclass(frozen=True)
+class AskedOfAtoms:
+    """What promises that may overlap asked for in the present period.
+
+    Attributes
+    ----------
+    atom_of : numpy.ndarray
+        (n,) the atom of each item.
+    membership : Membership
+        The columns of each atom.
+    floors : numpy.ndarray
+        (P,) the share of the exposures of each column that floors asked for: 0 without one, 1 if it got no more.
+    caps : numpy.ndarray
+        (P,) what caps allow, as a multiple of the exposures of each column, at least 1; inf without one.
+    list_limits : numpy.ndarray or None
+        (P,) the most items in one list; None if there is no limit.
+    """
+
+    atom_of: NDArray[np.integer[Any]]
+    membership: Membership
+    floors: Floats
+    caps: Floats
+    list_limits: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
 class Costs:
     """The cost of promises on a sample, as shares of its relevance without promises.
 
@@ -62,7 +91,8 @@ class Costs:
     ratio : tuple of float or None
         `share` over `least`, and its confidence interval for all requests; None if nothing had to be given up.
     groups : numpy.ndarray
-        (G,) the parts of `share`: relevance lost where items of each group replaced better ones.
+        (G,) the parts of `share`: relevance lost where items of each group replaced better ones. By column, where
+        promises overlap: then an item may count in several.
     natural : numpy.ndarray
         (G,) exposures per request without promises.
     prices : numpy.ndarray
@@ -72,7 +102,7 @@ class Costs:
     """
 
     share: float
-    least: float | None
+    least: float
     ratio: tuple[float, float, float] | None
     groups: Floats
     natural: Floats
@@ -80,7 +110,9 @@ class Costs:
     requests: int
 
 
-def estimate_costs(catalog: Catalog, search: Search, answered: Answered, asked: Floats | None, prices: Floats) -> Costs:
+def estimate_costs(
+    catalog: Catalog, search: Search, answered: Answered, asked: Floats | AskedOfAtoms, prices: Floats
+) -> Costs:
     """Return the cost of promises on these requests, and the least possible cost.
 
     Parameters
@@ -91,10 +123,9 @@ def estimate_costs(catalog: Catalog, search: Search, answered: Answered, asked: 
         The sample.
     asked
         (G,) the share of each group's exposures that its promises asked for: 0 without a promise, 1 if it got no more
-        than was promised. None if promises are about other selections than groups: then the least possible cost is not
-        estimated.
+        than was promised. Or what promises that may overlap asked for; then prices are by atom for `search`.
     prices
-        (G,) where the search for the least cost starts; the prices in force are near it.
+        (G,), or (P,) by column, where the search for the least cost starts; the prices in force are near it.
 
     Examples
     --------
@@ -117,15 +148,25 @@ def estimate_costs(catalog: Catalog, search: Search, answered: Answered, asked: 
     # Where the search is approximate, an answer can be better than what it finds without prices.
     given_up = np.maximum(best.relevance.sum(axis=1) - answered.relevance.sum(axis=1), 0.0)
     needed, near = np.zeros(n), prices
-    if asked is not None and given_up.any():
-        needed, near = _needed(catalog, search, answered, asked, prices, best)
+    if given_up.any():
+        needed, near = (
+            _needed_by_atoms(search, answered, asked, prices, best)
+            if isinstance(asked, AskedOfAtoms)
+            else _needed(catalog, search, answered, asked, prices, best)
+        )
+    group_of = asked.atom_of if isinstance(asked, AskedOfAtoms) else catalog.group_of
+    n_groups = asked.membership.n_atoms if isinstance(asked, AskedOfAtoms) else catalog.n_groups
+    lost = _by_group(group_of, n_groups, answered, best)
+    natural = np.bincount(group_of[best.rows].ravel(), minlength=n_groups).astype(np.float64)
+    if isinstance(asked, AskedOfAtoms):
+        lost, natural = asked.membership.sums(lost), asked.membership.sums(natural)
     total, least, scale = float(given_up.sum()), float(needed.sum()), without or 1.0
     return Costs(
         share=total / scale,
-        least=None if asked is None else min(least, total) / scale,
+        least=min(least, total) / scale,
         ratio=_ratio(given_up, needed),
-        groups=_by_group(catalog, answered, best) / scale,
-        natural=np.bincount(catalog.group_of[best.rows].ravel(), minlength=catalog.n_groups) / n,
+        groups=lost / scale,
+        natural=natural / n,
         prices=near,
         requests=n,
     )
@@ -140,30 +181,29 @@ def _ratio(given_up: Floats, needed: Floats) -> tuple[float, float, float] | Non
     return max(ratio, 1.0), max(ratio - _ERRORS * error, 1.0), max(ratio + _ERRORS * error, 1.0)
 
 
-def _by_group(catalog: Catalog, answered: Answered, best: Hits) -> Floats:
+def _by_group(group_of: NDArray[np.integer[Any]], n_groups: int, answered: Answered, best: Hits) -> Floats:
     """Return (G,) the relevance lost to items of each group.
 
     In each request as many items came in as went out, and every item that went out is better than every one that came
     in. An item that came in has cost the mean relevance of those that went out, less its own; so the costs of a request
     add up to what it has lost.
     """
-    place = np.arange(len(answered.rows))[:, None] * len(catalog)
+    place = np.arange(len(answered.rows))[:, None] * len(group_of)
     came = ~np.isin(answered.rows + place, best.rows + place)
     went = ~np.isin(best.rows + place, answered.rows + place)
     mean = (best.relevance * went).sum(axis=1) / np.maximum(went.sum(axis=1), 1)
     lost = np.where(came, np.maximum(mean[:, None] - answered.relevance, 0.0), 0.0)
-    groups = catalog.group_of[answered.rows]
-    return np.bincount(groups.ravel(), lost.ravel(), catalog.n_groups).astype(np.float64)
+    return np.bincount(group_of[answered.rows].ravel(), lost.ravel(), n_groups).astype(np.float64)
 
 
 def _needed(
     catalog: Catalog, search: Search, answered: Answered, asked: Floats, prices: Floats, best: Hits
 ) -> tuple[Floats, Floats]:
     """Return (n,) what each request adds to the least possible cost, and (G,) the prices that prove it."""
-    if np.count_nonzero(asked) > MOST_GROUPS:
-        raise FairSyncError(f"{np.count_nonzero(asked):,} groups are too many.")
     groups = catalog.group_of[answered.rows]
     floors = asked * np.bincount(groups.ravel(), minlength=catalog.n_groups)
+    used = _largest(floors * prices)
+    floors, asked = floors * used, asked * used
     plain, k = best.relevance.sum(axis=1), answered.rows.shape[1]
     bound = dual_bound(
         catalog, search, answered.users, k, floors, prices, float(plain.sum()), eligible=answered.eligible
@@ -171,3 +211,35 @@ def _needed(
     needed = plain - bound.lists - (asked * bound.prices)[groups].sum(axis=1)
     # Never below zero: without subsidies, no relevance is given up.
     return (needed if needed.sum() > 0 else np.zeros(len(plain))), bound.prices
+
+
+def _needed_by_atoms(
+    search: Search, answered: Answered, asked: AskedOfAtoms, prices: Floats, best: Hits
+) -> tuple[Floats, Floats]:
+    """Return (n,) what each request adds to the least possible cost, and (P,) the prices that prove it."""
+    membership, k = asked.membership, answered.rows.shape[1]
+    atoms, n = asked.atom_of[answered.rows], asked.membership.n_promises
+    had = membership.sums(np.bincount(atoms.ravel(), minlength=membership.n_atoms).astype(np.float64))
+    # A cap of which the sample has no exposure cannot be scaled to it.
+    caps = np.where((had > 0) & np.isfinite(asked.caps), np.where(had > 0, asked.caps, 0.0) * had, float(NO_CAP))
+    rows, least = BoundRows.of(membership, asked.floors * had, caps, answered.rows.size)
+    used = np.flatnonzero(_largest(least * prices[rows.promise_of]))
+    rows, least = rows.take(used), least[used]
+    plain = best.relevance.sum(axis=1)
+    bound = promised_bound(
+        asked.atom_of, search, answered.users, k, rows, least,
+        np.clip(-prices[rows.promise_of] * rows.signs, 0.0, 1e30), float(plain.sum()), answered.eligible,
+        ListLimits.of(membership, asked.list_limits, k),
+    )  # fmt: skip
+    each = -bound.prices * least / np.maximum(had[rows.promise_of], 1.0) * rows.signs
+    needed = plain - bound.lists + rows.subsidies(each)[atoms].sum(axis=1)
+    near = rows.prices(-bound.prices, n)
+    return (needed if needed.sum() > 0 else np.zeros(len(plain))), near
+
+
+def _largest(values: Floats) -> NDArray[np.bool_]:
+    """Return which of the bounds are used, by what was paid for them: without the others, the cost is a bound still."""
+    used = np.ones(len(values), dtype=bool)
+    if len(values) > MOST_BOUNDS:
+        used[np.argsort(-np.abs(values), kind="stable")[MOST_BOUNDS:]] = False
+    return used

@@ -27,29 +27,33 @@ class GivenUp(NamedTuple):
         The reason.
     would_cost : float or None
         The relevance that the exposures which are given up would cost, about; None if it is not known.
+    exposures : int
+        The exposures that are given up.
     """
 
     reason: str
     would_cost: float | None
+    exposures: int = 0
 
 
 def given_up(
     statuses: Iterable[PromiseStatus],
-    subsidies: Mapping[Label, float],
+    costs: Mapping[Label, float],
     limited: Mapping[Label, GaveWay],
     budget: RelevanceBudget | None = None,
     attribute: str = "group",
 ) -> dict[ScheduledPromise, GivenUp]:
     """Return the promises that miss exposures and will not get them, each with its reason.
 
-    An exposure costs about the last subsidy, and more than the highest price of a promise that needs more.
+    An exposure costs about the last subsidy, and more than the highest price of a promise that needs more. Of
+    promises that were never subsidised, an estimate says it (:mod:`fairsync.service.promises.exposure_cost`).
 
     Parameters
     ----------
     statuses
         The promises in their present windows.
-    subsidies
-        The last subsidies, by column.
+    costs
+        What an exposure costs, by column: the last subsidies, and estimates where there was none.
     limited
         What the coordinator has given up because of highest prices, by column.
     budget
@@ -65,23 +69,24 @@ def given_up(
     >>> span = daily.window.at(datetime(2026, 3, 4, 9, tzinfo=UTC))
     >>> status = PromiseStatus(daily, span, exposures=20, at_pace=60, reachable=90, certain=80)
     >>> given_up([status], {"toys": 0.5}, {})[daily]
-    GivenUp(reason='the expected traffic cannot deliver it', would_cost=5.0)
+    GivenUp(reason='the expected traffic cannot deliver it', would_cost=5.0, exposures=10)
     """
     found = {}
     for one in statuses:
         missing, column = one.missing, column_of(one.promise, attribute)
         if not missing:
             continue
-        subsidy = subsidies.get(column) or None
+        each, number, reason = costs.get(column), missing, ""
         if budget is not None and budget.gives_way(one.promise):
-            cost = None if subsidy is None else missing * subsidy
-            found[one.promise] = GivenUp("it gives way to the budget", cost)
+            reason = "it gives way to the budget"
         elif column in limited and one.promise.promise.max_price is not None:
-            each = limited[column].would_cost
-            cost = None if each is None else missing * each / max(limited[column].exposures, 1)
-            found[one.promise] = GivenUp("an exposure would cost more than its max_price", cost)
+            reason = "an exposure would cost more than its max_price"
+            whole = limited[column].would_cost
+            each = each if whole is None else whole / max(limited[column].exposures, 1)
         elif not one.possible:
-            found[one.promise] = GivenUp(_to_others(one), None if subsidy is None else one.shortfall * subsidy)
+            reason, number = _to_others(one), one.shortfall
+        if reason:
+            found[one.promise] = GivenUp(reason, None if each is None else number * each, number)
     return found
 
 

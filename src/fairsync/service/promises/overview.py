@@ -45,11 +45,12 @@ class StatusReporter:
         self.record_paces()
 
     def promises(self) -> dict[str, PromiseView]:
-        """Return every promise with its state, by id."""
+        """Return every promise with its state, by id, without those that ended before the past windows begin."""
         with self._scheduler.lock:
             projections = self._projections()
             state = self._scheduler.state
-            views = {name: projections.view(name, one) for name, one in state.promises.items()}
+            every = ((name, projections.view(name, one)) for name, one in state.promises.items())
+            views = {name: view for name, view in every if view is not None}
             for name in views if state.series else ():
                 series = series_of(name, state.series)
                 if series is not None:
@@ -163,6 +164,7 @@ class StatusReporter:
             {one: name for name, one in scheduler.state.promises.items()},
             scheduler.budget,
             scheduler.given_up(scheduler.plan.statuses),
+            {} if self._monitor.last is None else self._monitor.last.group_costs,
         )
 
     def _natural_rates(self) -> dict[Label, float]:

@@ -220,3 +220,29 @@ def missing_at_start(
             continue
         missing[code] = max(missing[code], floors.get(promise, 0) - (so_far - counted[code]))
     return missing
+
+
+def room_at_start(
+    exposures: Mapping[ScheduledPromise, int],
+    counted: NDArray[np.int64],
+    groups: Grouped,
+    attribute: str,
+    caps: Mapping[ScheduledPromise, int],
+) -> NDArray[np.float64]:
+    """Return (G,) the exposures that caps allowed when the present period began; inf without one.
+
+    Parameters
+    ----------
+    exposures, counted, groups, attribute
+        As for :func:`missing_at_start`.
+    caps
+        The cap of each promise that has one in its present window.
+    """
+    room = np.full(len(counted), np.inf)
+    for promise, cap in caps.items():
+        try:
+            code = groups.code_of(column_of(promise, attribute))
+        except UnknownGroupError:
+            continue
+        room[code] = min(room[code], max(cap - (exposures.get(promise, 0) - counted[code]), 0))
+    return room

@@ -56,7 +56,7 @@ class Planner:
     ) -> None:
         self._coordinator, self._rule, self.worst_case_traffic = coordinator, rule, worst_case_traffic
         self._attribute, self._catalog = attribute, catalog
-        self._supplied: tuple[Catalog, tuple[str, ...], Supply] | None = None
+        self._supplied: tuple[Catalog, frozenset[str], Supply] | None = None
 
     def capacities(self) -> dict[Label, int]:
         """Return the largest number of each group's items in one answer."""
@@ -72,10 +72,13 @@ class Planner:
             capacities = {label: one for label, one in self.capacities().items() if not is_selection(label)}
             return Supply.of_groups(capacities, self._coordinator.k, self._attribute)
         catalog = self._catalog()
-        if self._supplied is None or self._supplied[0] is not catalog or self._supplied[1] != others:
+        known = self._supplied
+        # Promises to items end one by one: selections that are not asked for any more do no harm, unless they are many.
+        is_known = known is not None and known[0] is catalog and known[1].issuperset(others)
+        if known is None or not is_known or len(known[1]) > 2 * len(others):
             supply = supply_of(catalog, others, self._coordinator.k, self._coordinator.terms.max_exclude)
-            self._supplied = catalog, others, supply
-        return self._supplied[2]
+            self._supplied = known = catalog, frozenset(others), supply
+        return known[2]
 
     def _by_selection(self, values: Mapping[Label, _Number]) -> dict[str, _Number]:
         return {selection_of(label, self._attribute): value for label, value in values.items()}
@@ -192,18 +195,20 @@ class FeasibilityCheck:
     rates: Mapping[str, float]
     requests: Mapping[ScheduledPromise, int] | None = None
 
-    def run(self, checkpoint: Callable[[], object] = lambda: None) -> Feasibility:
+    def run(self, checkpoint: Callable[[], object] = lambda: None, *, up_to_asked: bool = False) -> Feasibility:
         """Return whether the expected traffic can deliver the promise.
 
         Parameters
         ----------
         checkpoint
             Called every now and then; raises to end the check.
+        up_to_asked
+            Whether to look for no larger floors than the promise asks for.
         """
         traffic = _CheckpointedTraffic(self.traffic, checkpoint)
         return check_promise(
             self.promise, self.others, self.exposures, traffic, self.now, self.supply,
-            impression_rates=self.rates, requests=self.requests,
+            impression_rates=self.rates, requests=self.requests, up_to_asked=up_to_asked,
         )  # fmt: skip
 
     def pushes_out(self, verdict: Feasibility) -> tuple[ScheduledPromise, ...]:

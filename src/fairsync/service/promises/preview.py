@@ -13,7 +13,7 @@ from fairsync.errors import TooManyPreviewsError
 from fairsync.hindsight.dual_bound import ROUNDS, dual_bound
 from fairsync.promises.floors import group_capacities
 from fairsync.service.promises.columns import column_of
-from fairsync.service.promises.costs import MOST_GROUPS
+from fairsync.service.promises.costs import MOST_BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -141,7 +141,7 @@ class RecentRequests:
 
         plain = float(search(vectors, None, k).relevance.sum())
         # Without a round, the prices in force prove a bound too, only a weaker one.
-        rounds = ROUNDS if len(rates) <= MOST_GROUPS else 0
+        rounds = ROUNDS if len(rates) <= MOST_BOUNDS else 0
         bound = dual_bound(catalog, search, vectors, k, floors, prices, plain, rounds)
         cost = max(plain - bound.relevance, 0.0)
         return Estimate(cost / n, cost / abs(plain) if plain else 0.0)

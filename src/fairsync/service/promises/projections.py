@@ -63,6 +63,8 @@ class Projections:
         The budget, and which floors give way to it.
     given_up
         The promises that are given up, with the reasons.
+    costs
+        What columns have cost, as shares of all relevance, as far as they were measured.
     """
 
     def __init__(
@@ -80,19 +82,21 @@ class Projections:
         names: Mapping[ScheduledPromise, str] | None = None,
         budget: RelevanceBudget | None = None,
         given_up: Mapping[ScheduledPromise, GivenUp] | None = None,
+        costs: Mapping[Label, float] | None = None,
     ) -> None:
         self._names, self._budget, self._given_up = names or {}, budget, given_up or {}
         self.now, self._k, self._requests_in, self._attribute = now, k, requests, attribute
         self._statuses = {one.promise: one for one in statuses}
-        self._exposures, self._past, self._forecast = exposures, past, traffic
-        self._prices, self._natural = prices, natural
+        self._exposures, self._forecast = exposures, traffic
+        self._last = {one.promise: one for one in past}
+        self._prices, self._natural, self._costs = prices, natural, costs or {}
         # Of thousands of different ends, as many as can be forecast within a fraction of a second.
         self._ends = thin_out(now, sorted({one.span.end for one in self._statuses.values()}), _MOST_ENDS)
         self._requests: dict[datetime, tuple[float, float]] = {}
         self._slots: dict[Span, int] = {}
 
-    def view(self, name: str, promise: ScheduledPromise) -> PromiseView:
-        """Return a promise with its state."""
+    def view(self, name: str, promise: ScheduledPromise) -> PromiseView | None:
+        """Return a promise with its state; None if it is over, and how it ended is no longer among past windows."""
         status, so_far = self._statuses.get(promise), self._exposures.get(promise, 0)
         span = status.span if status else promise.window.after(self.now)
         if span is None:
@@ -112,7 +116,7 @@ class Projections:
             state = "impossible"
         elif status and status.at_risk:
             state = "at risk"
-        lost = self._given_up.get(promise) if so_far < floor else None
+        lost, column = self._given_up.get(promise) if so_far < floor else None, column_of(promise, self._attribute)
         return PromiseView(
             id=name,
             **promise_fields(promise, self._attribute),
@@ -122,7 +126,8 @@ class Projections:
             end=span.end,
             exposures=so_far,
             projected=self.ahead(promise).projected,
-            price=self._prices.get(column_of(promise, self._attribute), 0.0) + 0.0,  # never -0
+            price=self._prices.get(column, 0.0) + 0.0,  # never -0
+            cost_share=self._costs.get(column),
             slots=float(slots),
             possible=state != "impossible",
             shortfall=float(max(floor - max(status.reachable, so_far), 0)) if status else 0.0,
@@ -196,22 +201,22 @@ class Projections:
             self._requests[end] = expected, min(traffic.lower_bound(self.now, until, self.now), expected)
         return self._requests[end]
 
-    def _ended(self, name: str, promise: ScheduledPromise) -> PromiseView:
-        """Return a promise without further windows, with the outcome of its last one."""
-        last = next((one for one in reversed(self._past) if one.promise == name), None)
-        exposures = last.exposures if last else 0
-        floor, kept = (last.floor, last.kept) if last else (promise.promise.floor(0), False)
+    def _ended(self, name: str, promise: ScheduledPromise) -> PromiseView | None:
+        """Return a promise without further windows, with the outcome of its last one; None if that is not known."""
+        last = self._last.get(name)
+        if last is None:
+            return None
         return PromiseView(
             id=name,
             **promise_fields(promise, self._attribute),
-            floor=floor,
-            cap=last.cap if last else promise.promise.cap(0),
-            start=last.start if last else promise.window.start or self.now,
-            end=last.end if last else promise.window.end or self.now,
-            exposures=exposures,
-            projected=float(exposures),
-            possible=kept,
-            shortfall=float(max(floor - exposures, 0)),
-            impossible_since=last.impossible_since if last else None,
-            state="kept" if kept else "impossible",
+            floor=last.floor,
+            cap=last.cap,
+            start=last.start,
+            end=last.end,
+            exposures=last.exposures,
+            projected=float(last.exposures),
+            possible=last.kept,
+            shortfall=float(max(last.floor - last.exposures, 0)),
+            impossible_since=last.impossible_since,
+            state="kept" if last.kept else "impossible",
         )

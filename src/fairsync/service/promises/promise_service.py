@@ -19,13 +19,14 @@ import numpy as np
 
 from fairsync.candidates import Candidates
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
-from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, PreviewCancelledError
+from fairsync.errors import CallCancelledError, FairSyncError, InfeasibleFloorsError, InvalidInputError
 from fairsync.inputs import check_k
 from fairsync.schedule import WORST_CASE_TRAFFIC
 from fairsync.search.engines.hosted_catalog import HostedCatalog
 from fairsync.service.promises.audit import audit_view
 from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
+from fairsync.service.promises.costs import AskedOfAtoms
 from fairsync.service.promises.first_days import days_of
 from fairsync.service.promises.hosted_items import Recount, nothing_written, removed_hosted, upsert_hosted
 from fairsync.service.promises.impressions import groups_shown, items_shown
@@ -254,6 +255,7 @@ class PromiseService:
         with self.scheduler.lock:
             if self.scheduler.refresh():
                 self._reporter.record_paces()
+            self.scheduler.learn_exposure_costs(self.cost_monitor.exposure_costs)
             self._follow_items()
         self._recount_items()
         self.cost_monitor.refresh()
@@ -274,13 +276,8 @@ class PromiseService:
         is_cancelled
             Asked every now and then; whether nobody waits for the answer any longer.
         """
-
-        def checkpoint() -> None:
-            if is_cancelled():
-                raise PreviewCancelledError("the caller has gone.")
-
         with self._preview_limit:
-            return self._preview(promise, replacing, checkpoint)
+            return self._preview(promise, replacing, partial(_check_wanted, is_cancelled))
 
     def _preview(self, promise: ScheduledPromise, replacing: str | None, checkpoint: Callable[[], None]) -> Preview:
         with self.scheduler.lock:
@@ -315,7 +312,13 @@ class PromiseService:
             message=verdict.message,
         )
 
-    def set_promise(self, promise: ScheduledPromise, name: str | None = None, by: str = "") -> PromiseView:
+    def set_promise(
+        self,
+        promise: ScheduledPromise,
+        name: str | None = None,
+        by: str = "",
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> PromiseView:
         """Make a promise, or change one; refused if the expected traffic cannot deliver it.
 
         The rest of an hour, a day or a week may be too short for it. Then it begins with the next window, so that
@@ -329,17 +332,25 @@ class PromiseService:
             Id of the promise that it changes; a new one is made without it.
         by
             Who asks for it, for the audit.
+        is_cancelled
+            Asked every now and then; whether nobody waits for the answer any longer. Then nothing is changed.
         """
-        return self._set_promises({name or _new_id(): promise}, name, by)[0]
+        return self._set_promises({name or _new_id(): promise}, name, by, is_cancelled)[0]
 
-    def make_promises(self, promises: Sequence[ScheduledPromise], by: str = "") -> list[PromiseView]:
+    def make_promises(
+        self,
+        promises: Sequence[ScheduledPromise],
+        by: str = "",
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> list[PromiseView]:
         """Make promises together, or none of them if they cannot all be kept; see `set_promise`."""
-        return self._set_promises({_new_id(): promise for promise in promises}, by=by)
+        return self._set_promises({_new_id(): promise for promise in promises}, None, by, is_cancelled)
 
     def _set_promises(
-        self, given: Mapping[str, ScheduledPromise], changed: str | None = None, by: str = ""
+        self, given: Mapping[str, ScheduledPromise], changed: str | None, by: str, is_cancelled: Callable[[], bool]
     ) -> list[PromiseView]:
         """Set promises by id, if all of them can be kept; one of them may be known."""
+        checkpoint = partial(_check_wanted, is_cancelled)
         while True:
             with self.scheduler.lock:
                 self.scheduler.take_lead()
@@ -354,15 +365,16 @@ class PromiseService:
             # Beside thousands of promises a check takes seconds, and planning and requests go on meanwhile.
             starts = {}
             for check, names in checks:
-                verdict = check.run()
+                verdict = check.run(checkpoint, up_to_asked=True)
                 if not verdict.accepted:
                     raise _refusal(verdict, check.pushes_out(verdict), len(asked))
                 assert verdict.effective_from is not None, "it was accepted"
                 starts.update(dict.fromkeys(names, verdict.effective_from))
             with self.scheduler.lock, contextlib.suppress(_PromisesChanged):
+                checkpoint()
                 self.scheduler.change(partial(self._change, asked, starts, others, seen), by, series)
                 views = self._reporter.promises()
-                return [views[name] for name in asked]
+                return [views[name] for name in asked if name in views]
 
     def _prepare_checks(
         self,
@@ -545,12 +557,18 @@ class PromiseService:
         """Return what an estimate of the costs depends on."""
         scheduler = self.scheduler
         with scheduler.lock:  # items change under this lock too
-            counted = scheduler.periods.counted()
-            missing = scheduler.missing_at_start()
-            asked = np.clip(missing / np.maximum(counted, 1), 0.0, 1.0)
-            overlaps = self.coordinator.promises is not None
-            prices, now = self.coordinator.prices(), scheduler.now()
-            return Conditions(self.catalog, self.front.index, None if overlaps else asked, prices, now)
+            counted = np.maximum(scheduler.periods.counted(), 1)
+            floors = np.clip(scheduler.missing_at_start() / counted, 0.0, 1.0)
+            prices, labels, now = self.coordinator.prices(), tuple(self.coordinator.labels), scheduler.now()
+            terms, catalog, missing = self.coordinator.terms, self.catalog, scheduler.missing_without_cost()
+            if terms.membership is None:
+                n = catalog.n_groups
+                return Conditions(catalog, self.front.index, floors[:n], prices[:n], labels[:n], missing, now)
+            items = self.front.items_under(terms.membership)
+            assert items.atoms is not None, "the coordinator has atoms"
+            caps = np.maximum(scheduler.room_at_start() / counted, 1.0)
+            asked = AskedOfAtoms(items.searched.group_of, items.atoms.membership, floors, caps, terms.list_limits)
+            return Conditions(items.catalog, items.index, asked, prices, labels, missing, now)
 
     def _change_items(
         self, change: Callable[[Catalog], CatalogChange], save: Callable[[ItemChanges, Catalog], None]
@@ -640,6 +658,12 @@ def _refusal(verdict: Feasibility, pushed_out: Sequence[ScheduledPromise], n: in
     names = [asked.promise.name, *(one.promise.name for one in pushed_out)]
     largest = math.floor(verdict.largest)
     return InfeasibleFloorsError(asked.promise.name, asked.promise.floor(0), reason, largest, verdict.remedy, names)
+
+
+def _check_wanted(is_cancelled: Callable[[], bool]) -> None:
+    """End a call for whose answer nobody waits any longer."""
+    if is_cancelled():
+        raise CallCancelledError("nobody waits for the answer any longer.")
 
 
 def _new_id() -> str:

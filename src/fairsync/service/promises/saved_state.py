@@ -56,7 +56,9 @@ class SavedState:
     counted : Mapping
         Since when the exposures of each selection that is no group have been counted, by name.
     subsidies : Mapping
-        The last subsidy of each column that ever had one, by label: what its exposures would cost if it gave way.
+        The last subsidy of each column that had one, by label: what its exposures would cost if it gave way.
+    exposure_costs : Mapping
+        What an exposure of columns that give way without ever having had a subsidy would cost, by label: an estimate.
     """
 
     labels: tuple[Label, ...]
@@ -70,6 +72,7 @@ class SavedState:
     series: Mapping[str, ScheduledPromise] = field(default_factory=dict)
     counted: Mapping[str, datetime] = field(default_factory=dict)
     subsidies: Mapping[Label, float] = field(default_factory=dict)
+    exposure_costs: Mapping[Label, float] = field(default_factory=dict)
 
     def with_past(self, windows: Sequence[PastWindow]) -> SavedState:
         """Return the state with more past windows; one that ended before, by a clock that was set back, is replaced."""
@@ -115,6 +118,7 @@ class SavedState:
             "series": {name: promise.to_dict() for name, promise in self.series.items()},
             "counted": {name: since.isoformat() for name, since in self.counted.items()},
             "subsidies": list(self.subsidies.items()),  # labels may be integers, which no key of JSON is
+            "exposure_costs": list(self.exposure_costs.items()),
         }
         return {_NAME: json.dumps(document).encode()}
 
@@ -150,4 +154,5 @@ class SavedState:
             {name: ScheduledPromise.from_dict(promise) for name, promise in document.get("series", {}).items()},
             {name: datetime.fromisoformat(since) for name, since in document.get("counted", {}).items()},
             dict(document.get("subsidies", ())),
+            dict(document.get("exposure_costs", ())),
         )

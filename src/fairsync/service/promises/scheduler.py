@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fairsync.errors import BackendUnavailableError
 from fairsync.promises import Promise
-from fairsync.promises.selection import selection_name
+from fairsync.promises.selection import conditions_of, is_selection, selection_name
 from fairsync.schedule import WORST_CASE_TRAFFIC, Span
 from fairsync.service.promises.audit import audit_changes, audit_start
 from fairsync.service.promises.budget import RelevanceBudget, Spent
@@ -29,7 +29,7 @@ from fairsync.service.promises.past_windows import (
     past_window,
     windows_ended,
 )
-from fairsync.service.promises.periods import Periods, missing_at_start
+from fairsync.service.promises.periods import Periods, missing_at_start, room_at_start
 from fairsync.service.promises.planning import Planner, alike
 from fairsync.service.promises.promise_series import series_of
 from fairsync.service.promises.saved_state import MOST_PAST, SavedState
@@ -62,6 +62,8 @@ _LONGEST_PAUSE = 3600.0
 _UNOBSERVED = timedelta(minutes=1)
 # A service that has not answered a request yet, and is away for longer than this, was not in use: it missed nothing.
 _TRIAL = timedelta(days=1)
+# Selections of promises that are over and still counted, as a part of the promises, at most.
+_MOST_OVER = 0.25
 
 
 class Scheduler:
@@ -173,10 +175,10 @@ class Scheduler:
                 self._begin_period(now)
             elif exceeded or now.timestamp() - self._planned_at >= self._plan_seconds:
                 self._make_plan(now)
-                self._end_reached(now)
             else:
                 planned = False
             if now.timestamp() - self._saved_at >= _SAVE_SECONDS:
+                self._end_reached(now)
                 self.save()
             return planned
 
@@ -235,19 +237,27 @@ class Scheduler:
 
     def missing_at_start(self) -> NDArray[np.float64]:
         """Return (G,) the exposures that promises lacked when the present period began, by column."""
-        traffic, now, k = self.traffic(), self.now(), self.coordinator.k
-        slots: dict[Span, int] = {}
-        floors = {}
-        for promise in self.state.promises.values():
-            span = promise.window.at(now)
-            if span is None or promise.promise.at_least is None:
-                continue
-            if span not in slots:
-                slots[span] = k * (self.periods.requests(span) + round(traffic.expected(now, span.end, now)))
-            floors[promise] = promise.promise.floor(slots[span])
+        floors = {promise: promise.promise.floor(slots) for promise, slots in self._slots().items()}
         return missing_at_start(
             self.exposures(), self.periods.counted(), self.coordinator.groups, self.attribute, floors
         )
+
+    def room_at_start(self) -> NDArray[np.float64]:
+        """Return (G,) the exposures that caps allowed when the present period began, by column; inf without one."""
+        slots = self._slots()
+        caps = {one: cap for one, n in slots.items() if (cap := one.promise.cap(n)) is not None}
+        return room_at_start(self.exposures(), self.periods.counted(), self.coordinator.groups, self.attribute, caps)
+
+    def _slots(self) -> dict[ScheduledPromise, int]:
+        """Return the slots of the present window of each promise: those so far, and those that are expected."""
+        traffic, now, k = self.traffic(), self.now(), self.coordinator.k
+        at = {window: window.at(now) for window in {one.window for one in self.state.promises.values()}}
+        slots = {
+            span: k * (self.periods.requests(span) + round(traffic.expected(now, span.end, now)))
+            for span in at.values()
+            if span is not None
+        }
+        return {one: slots[span] for one in self.state.promises.values() if (span := at[one.window]) is not None}
 
     def traffic(self) -> TrafficForecast:
         """Return the forecast of requests whose exposures count in time."""
@@ -401,7 +411,7 @@ class Scheduler:
         self.save()
 
     def _end_reached(self, now: datetime) -> None:
-        """End the promises of first days that have what was promised: each ends for itself."""
+        """End the promises of first days that have what was promised, each for itself, before the state is saved."""
         state = self.state
         if not any(days_of(one.window) is not None for one in state.series.values()):
             return
@@ -422,16 +432,13 @@ class Scheduler:
         promises = {**state.promises, **over}
         self._audit += audit_changes(state.promises, promises, "", now, "it has what was promised")
         self.state = replace(state, promises=promises).with_past(past)
-        self.save()
 
     def _make_plan(self, now: datetime, *, begins_period: bool = False, saves: bool = False) -> None:
         """Plan, and set the coordinator's targets; with `saves`, save the state in the same transaction."""
         start, since, until_next = None, None, self._requests_until_next_plan(now)
         promises = tuple(one for one in self.state.promises.values() if one.window.end is None or one.window.end > now)
         self._save_columns(promises, now)
-        paid = zip(self.coordinator.labels, self.coordinator.prices().tolist(), strict=False)
-        subsidies = {**self.state.subsidies, **{label: -price for label, price in paid if price < 0}}
-        self.state = replace(self.state, subsidies=subsidies)
+        self._note_subsidies(promises)
         if begins_period:
             start = self.periods.recount_for_next(promises, now)
             exposures = {one: self.periods.before.exposures.get(one, 0) for one in promises}
@@ -473,6 +480,31 @@ class Scheduler:
         if begins_period:  # other replicas may have added to the period before until it ended
             self._recount()
 
+    def _note_subsidies(self, promises: Iterable[ScheduledPromise]) -> None:
+        """Keep the last subsidies of groups, and of selections that promises are about."""
+        paid = zip(self.coordinator.labels, self.coordinator.prices().tolist(), strict=False)
+        last = {**self.state.subsidies, **{label: -price for label, price in paid if price < 0}}
+        known = {column_of(one, self.attribute) for one in promises}
+        subsidies, costs = (
+            {label: value for label, value in values.items() if label in known or not is_selection(label)}
+            for values in (last, self.state.exposure_costs)
+        )
+        self.state = replace(self.state, subsidies=subsidies, exposure_costs=costs)
+
+    def learn_exposure_costs(self, costs: Mapping[Label, float]) -> None:
+        """Keep estimates of what exposures of columns without a subsidy would cost."""
+        self.state = replace(self.state, exposure_costs={**self.state.exposure_costs, **costs})
+
+    def missing_without_cost(self) -> dict[Label, float]:
+        """Return the exposures per request that promises give up which were never subsidised, by column."""
+        found: dict[Label, float] = {}
+        statuses, slots = self.plan.statuses, self._slots()
+        for promise, lost in self.given_up(statuses).items():
+            column, n = column_of(promise, self.attribute), slots.get(promise, 0)
+            if n and column not in self.state.subsidies:
+                found[column] = max(found.get(column, 0.0), lost.exposures * self.coordinator.k / n)
+        return found
+
     def _requests_until_next_plan(self, now: datetime) -> int:
         """Return how many requests may come before the next plan: those expected, or as many as lately."""
         ever, before = self.state.requests, self._planned_requests
@@ -482,10 +514,17 @@ class Scheduler:
         expected = self.state.forecast.expected(now, now + seconds, now)
         return max(math.ceil(expected), *self._came, 1)
 
-    def _targets(self, plan: Plan, promises: Iterable[ScheduledPromise]) -> list[Promise]:
-        """Return the targets of a plan, and all other selections: they are counted before their windows begin."""
+    def _targets(self, plan: Plan, promises: Sequence[ScheduledPromise]) -> list[Promise]:
+        """Return the targets of a plan, and all other selections: they are counted before their windows begin.
+
+        Where items end one by one, those of promises that are over are counted on until they are many: to count others
+        than before, all items have to be looked at again.
+        """
         aimed = {selection_name(one.where) for one in plan.targets}
         others = {one.selection: one.promise.where for one in promises if one.selection not in aimed}
+        over = self.coordinator.selections - {one.selection for one in promises} - aimed
+        if len(over) <= _MOST_OVER * len(promises):
+            others |= {name: conditions_of(name) for name in over}
         return [*plan.targets, *(Promise(where, at_least=0) for where in others.values())]
 
     def _save_columns(self, promises: Iterable[ScheduledPromise], now: datetime) -> None:
@@ -525,7 +564,8 @@ class Scheduler:
     def given_up(self, statuses: Iterable[PromiseStatus]) -> dict[ScheduledPromise, GivenUp]:
         """Return which of the promises are given up, why, and what keeping them would cost."""
         limited = self.coordinator.gave_way() if self.coordinator.terms.max_prices is not None else {}
-        return given_up(statuses, self.state.subsidies, limited, self.budget, self.attribute)
+        costs = {**self.state.exposure_costs, **self.state.subsidies}
+        return given_up(statuses, costs, limited, self.budget, self.attribute)
 
     def counts_since_start(self, promise: ScheduledPromise, now: datetime) -> bool:
         """Return whether all exposures of a promise in its present window are counted.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from msgspec import Meta, Struct
 
@@ -26,12 +26,15 @@ from fairsync.service.server.problems import busy, invalid
 from fairsync.service.server.shared_answer import SharedAnswer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import Receive
 
     from fairsync.service.promises.promise_service import PromiseService
     from fairsync.service.server.request_context import RequestContext
     from fairsync.service.settings import HttpSettings
 
+T = TypeVar("T")
 _PROMISE = "/v1/promises/{promise_id}"
 # Operations that use the id of a promise that was made.
 _LINKS = {
@@ -46,6 +49,16 @@ class PreviewQuery(Struct, frozen=True):
     replacing: Annotated[
         Annotated[str, Meta(max_length=200)] | None, Meta(description="Id of the promise to replace.")
     ] = None
+
+
+async def unless_timed_out(context: RequestContext, work: Callable[[Callable[[], bool]], T]) -> T:
+    """Run a change in a thread. If the request times out first, it is told so, and changes nothing."""
+    async with context.caller.threads:
+        computing = run_cancellable(work)
+        try:
+            return await computing
+        finally:
+            computing.cancel()
 
 
 def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Operation]:
@@ -69,13 +82,24 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
     async def list_promises(_: RequestContext) -> Encoded:
         return await read_promises()
 
-    def make_promise(context: RequestContext, promise: PromiseRecord) -> PromiseView:
-        return service.set_promise(promise_from_record(promise, service.catalog), by=context.caller.name)
+    async def set_promise(context: RequestContext, record: PromiseRecord, name: str | None) -> PromiseView:
+        def work(is_cancelled: Callable[[], bool]) -> PromiseView:
+            promise = promise_from_record(record, service.catalog)
+            return service.set_promise(promise, name, context.caller.name, is_cancelled)
 
-    def make_promises(context: RequestContext, body: PromiseList) -> list[PromiseView]:
+        return await unless_timed_out(context, work)
+
+    async def make_promise(context: RequestContext, promise: PromiseRecord) -> PromiseView:
+        return await set_promise(context, promise, None)
+
+    async def make_promises(context: RequestContext, body: PromiseList) -> list[PromiseView]:
         check_size(len(body.promises), "promises")
-        asked = promises_from_records(body.promises, service.catalog)
-        return service.make_promises(asked, by=context.caller.name)
+
+        def work(is_cancelled: Callable[[], bool]) -> list[PromiseView]:
+            asked = promises_from_records(body.promises, service.catalog)
+            return service.make_promises(asked, context.caller.name, is_cancelled)
+
+        return await unless_timed_out(context, work)
 
     async def preview(_: RequestContext, record: PromiseRecord, query: PreviewQuery, receive: Receive) -> Preview:
         promise = promise_from_record(record, service.catalog)
@@ -90,9 +114,8 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
     def pace(context: RequestContext) -> Pace:
         return service.pace(context.path_params["promise_id"])
 
-    def change_promise(context: RequestContext, promise: PromiseRecord) -> PromiseView:
-        asked, promise_id = promise_from_record(promise, service.catalog), context.path_params["promise_id"]
-        return service.set_promise(asked, promise_id, by=context.caller.name)
+    async def change_promise(context: RequestContext, promise: PromiseRecord) -> PromiseView:
+        return await set_promise(context, promise, context.path_params["promise_id"])
 
     def delete_promise(context: RequestContext) -> None:
         service.delete_promise(context.path_params["promise_id"], by=context.caller.name)

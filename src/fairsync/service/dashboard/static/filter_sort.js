@@ -22,6 +22,7 @@ const rank = (row) => STATES.indexOf(row.state);
 const projected = (row) => (row.promise ? row.promise.projected / Math.max(row.promise.floor, 1) : Infinity);
 const progress = (row) => (row.promise ? row.promise.exposures / Math.max(row.promise.floor, 1) : Infinity);
 
+const costOf = (row) => row.promise?.cost_share ?? row.group?.cost_share ?? -1;
 const priceOf = (row) => row.promise?.price ?? row.group?.price ?? Infinity;
 
 const ORDERS = {
@@ -32,7 +33,7 @@ const ORDERS = {
   missing: (a, b) => (b.promise?.shortfall ?? 0) - (a.promise?.shortfall ?? 0),
   boost: (a, b) => priceOf(a) - priceOf(b),
   priority: (a, b) => (a.promise?.priority ?? Infinity) - (b.promise?.priority ?? Infinity) || 0,
-  cost: (a, b) => (b.group?.cost_share ?? -1) - (a.group?.cost_share ?? -1),
+  cost: (a, b) => costOf(b) - costOf(a),
   end: (a, b) => (Date.parse(a.promise?.end) || Infinity) - (Date.parse(b.promise?.end) || Infinity) || 0,
 };
 

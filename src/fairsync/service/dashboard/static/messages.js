@@ -39,8 +39,10 @@ export function costSentence(overview) {
   const { least } = overview;
   if (overview.promises.length === 0) return "";
   if (ratioMatters(least)) return `Fairness costs about ${precisePercent(least.cost_share)} of relevance, ${timesText(least.ratio)} the least possible.`;
-  if (overview.cost_share === null) return "The cost of fairness is not known yet.";
-  if (overview.cost_share < 0.0001) return "Fairness costs almost no relevance.";
+  const cost = least.cost_share ?? overview.cost_share;
+  if (cost === null) return "The cost of fairness is not known yet.";
+  if (cost < 0.0001) return "Fairness costs almost no relevance.";
+  if (least.cost_share !== null) return `Fairness costs about ${precisePercent(cost)} of relevance.`;
   return `Fairness costs ${smallPercent(overview.cost_share)} of relevance, at most.`;
 }
 
@@ -56,23 +58,24 @@ export function costFigures(overview, now) {
       ? { ...figures, cost: "–", "cost-of": "not known yet" }
       : { ...figures, cost: smallPercent(Math.max(most, 0)), "cost-of": "of relevance, at most" };
   }
-  const range = !ratioMatters(least)
-    ? "Almost no relevance was given up on them."
+  const range = least.cost_share >= 0.0001 && !ratioMatters(least) ? ""
+    : !ratioMatters(least) ? "Almost no relevance was given up on them."
     : least.ratio_high < 1.005 ? "The cost is hardly more than the least possible."
     : `The cost is probably between ${ratioFormat.format(least.ratio_low)} and ${ratioFormat.format(least.ratio_high)} times the least possible.`;
-  const leastOf = !ratioMatters(least) ? "of relevance, about"
+  const leastOf = least.least_share === null ? "not estimated"
+    : !ratioMatters(least) ? "of relevance, about"
     : least.ratio < 1.005 ? "of relevance, about the same" : `about; the cost is ${timesText(least.ratio)} that`;
   return {
     cost: precisePercent(least.cost_share), "cost-of": "of relevance, about",
-    least: precisePercent(least.least_share), "least-of": leastOf,
-    "cost-known": `Both are estimates from a random sample of ${count(least.sample)} requests, made ` +
+    least: least.least_share === null ? "–" : precisePercent(least.least_share), "least-of": leastOf,
+    "cost-known": `${least.least_share === null ? "This is an estimate" : "Both are estimates"} from a random sample of ${count(least.sample)} requests, made ` +
       `${duration(Math.max(now - new Date(least.at), 0))} ago. ${range}${replica}${atMost}${least.reason && ` ${least.reason}`}`,
   };
 }
 
-/** The cost of a group's promises: a figure and its explanation. */
-export function groupCost(group, overview) {
-  const cost = group?.cost_share ?? null;
+/** The cost of a promise, or of a group's promises: a figure and its explanation. */
+export function promiseCost(promise, group, overview) {
+  const cost = promise?.cost_share ?? group?.cost_share ?? null;
   if (cost === null) return { text: "–", explanation: `Not known yet. ${overview.least.reason}` };
   if (cost <= 0) return { text: "none", explanation: "None: its items did not displace better ones." };
   const size = cost < 0.0001 ? `Less than ${smallPercent(0.0001)}` : `About ${smallPercent(cost)}`;
@@ -158,8 +161,8 @@ export function sinceText(moment, zone, now) {
 export function groupBoost(price, typical, state) {
   if (price === null) return { text: "masked", explanation: "The group is excluded from all candidates." };
   if (Math.abs(price) < 1e-12) {
-    const short = state === "impossible" || state === "at risk";
-    return { text: "none", explanation: short ? "It gets no boost at present." : "It is retrieved often enough without a boost." };
+    const isShort = state === "impossible" || state === "at risk";
+    return { text: "none", explanation: isShort ? "It gets no boost at present." : "It needs no boost at present." };
   }
   const size = typical > 0 ? smallPercent(Math.abs(price) / typical) : figure(Math.abs(price));
   const amount = typical > 0 ? `${size} of the relevance of a typical candidate` : `${size} points of relevance`;

@@ -2,7 +2,7 @@
 
 import { draw, make, setAttribute, setText } from "./dom.js";
 import { compact, count, duration, full, smallPercent } from "./format.js";
-import { boundsText, groupBoost, groupCost, perWindow, promiseText, statusSentence, titleOf, wouldCost } from "./messages.js";
+import { boundsText, groupBoost, perWindow, promiseCost, promiseText, statusSentence, titleOf, wouldCost } from "./messages.js";
 import { legend, paceChart, paceTable } from "./pace_chart.js";
 import { windowBars } from "./past_windows.js";
 import { badge } from "./states.js";
@@ -55,7 +55,7 @@ export class PromiseRow {
   draw() {
     this.parts ??= this.build();
     const { promise, group } = this.entry, { typical, now, overview } = this.view, parts = this.parts;
-    const boost = groupBoost(promise?.price ?? group?.price ?? 0, typical, promise?.state), cost = groupCost(group, overview);
+    const boost = groupBoost(promise?.price ?? group?.price ?? 0, typical, promise?.state), cost = promiseCost(promise, group, overview);
     setText(parts.boost, boost.text);
     setAttribute(parts.boost, "title", boost.explanation);
     setText(parts.cost, cost.text);
@@ -66,7 +66,7 @@ export class PromiseRow {
       return;
     }
     const [start, end] = [promise.start, promise.end].map((moment) => new Date(moment));
-    const later = start > now ? `in ${duration(start - now, true)}` : "";
+    const later = start > now ? `begins in ${duration(start - now, true)}` : "";
     const priority = promise.priority === 1 ? "" : `, priority ${count(promise.priority)}`;
     setText(parts.promise, `${boundsText(promise)} ${perWindow(promise.window)}${priority}${later && `, ${later}`}`);
     setAttribute(parts.promise, "title", `${promise.window.zone}, ${later ? `from ${full(start, promise.window.zone)} ` : ""}until ${full(end, promise.window.zone)}`);
@@ -77,7 +77,7 @@ export class PromiseRow {
     setText(parts.atEnd, `${compact(Math.round(promise.projected))}${ofSlots}`);
     setText(parts.missing, promise.shortfall > 0 ? compact(Math.ceil(promise.shortfall)) : "0");
     parts.missing.classList.toggle("some", promise.shortfall > 0);
-    setText(parts.left, later || duration(end - now, true));
+    setText(parts.left, later ? "–" : duration(end - now, true));
     this.drawBar(parts.bar, promise);
     const windows = this.view.past.get(promise.id) ?? [];
     const latest = `${windows.length} ${windows.at(-1)?.end}`;
@@ -163,7 +163,7 @@ export class PromiseRow {
     }
     chart.replaceChildren(paceChart(this.pace, promise, now, Math.max(chart.clientWidth, 240)), legend(this.pace));
     const boost = groupBoost(promise.price ?? group?.price ?? 0, typical, promise.state);
-    const known = { Promise: promiseText(promise), Boost: boost.explanation, Cost: groupCost(group, overview).explanation };
+    const known = { Promise: promiseText(promise), Boost: boost.explanation, Cost: promiseCost(promise, group, overview).explanation };
     known.Window = `${promise.window.zone}, ${full(new Date(promise.start), promise.window.zone)} to ${full(new Date(promise.end), promise.window.zone)}`;
     if (promise.priority !== 1) known.Priority = `${count(promise.priority)}: promises with smaller numbers are kept first.`;
     if (promise.max_price !== null) known["Highest price"] = `${count(promise.max_price * 100)} % of the relevance of a typical last candidate`;
