@@ -199,7 +199,8 @@ class Coordinator(NoCopies, Closable):
     @property
     def selections(self) -> frozenset[str]:
         """The selections that are counted besides the labels of groups, by name."""
-        return frozenset() if self._counted is None else self._counted.selections
+        counted = self._promised.counted
+        return frozenset() if counted is None else counted.selections
 
     @property
     def promises(self) -> tuple[Promise, ...] | None:
