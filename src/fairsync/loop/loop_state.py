@@ -5,7 +5,10 @@ It is a set of pure functions of a small, immutable state (:class:`LoopState`). 
     state = state.begin(terms, policy)                              # a new horizon or price batch, if one is due
     batch = state.next_batch(terms, policy, n)                      # requests, prices, missing exposures
     served = serve(batch, catalog, index, users)                    # fairsync.loop.serving: search and guard
-    state, entry = state.record(policy, served.entry, served.sample, served.costs)
+    state, entry = state.record(
+        policy, served.entry, served.sample, served.costs, served.slots, served.certified, served.reached,
+        served.last_relevance,
+    )
 
 and writes the entry to the ledger. :class:`fairsync.FairRetriever` does all of this in one process. A coordinator does
 the same for front ends that search elsewhere, with leases between `next_batch` and `record`

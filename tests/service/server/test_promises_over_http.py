@@ -65,6 +65,16 @@ def test_bad_input_changes_nothing(service: Running, body: Any, status: int, say
     assert len(httpx.get(f"{service.url}/v1/promises").json()) == 1, "none of them was made"
 
 
+def test_limits_per_list_that_cross_are_refused(service: Running) -> None:
+    crossing = [
+        {"where": {one: two}, "at_most_per_list": 2, "window": DAY} for one, two in (("new", True), ("maker", "m1"))
+    ]
+    answer = post(service, {"promises": crossing}, "/bulk")
+    assert answer.status_code == 422, answer.text
+    assert "both limit their items per list and share items" in answer.json()["message"]
+    assert len(httpx.get(f"{service.url}/v1/promises").json()) == 1, "none of them was made"
+
+
 def test_too_many_in_one_call(service: Running) -> None:
     one = {"where": {"new": True}, "at_least": 1, "window": DAY}
     answer = post(service, {"promises": [one] * 10_001}, "/bulk")

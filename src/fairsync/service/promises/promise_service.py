@@ -30,6 +30,7 @@ from fairsync.service.promises.costs import AskedOfAtoms
 from fairsync.service.promises.first_days import days_of
 from fairsync.service.promises.hosted_items import Recount, nothing_written, removed_hosted, upsert_hosted
 from fairsync.service.promises.impressions import groups_shown, items_shown
+from fairsync.service.promises.list_limits import check_list_limits
 from fairsync.service.promises.overview import StatusReporter
 from fairsync.service.promises.preview import PreviewLimit, RecentRequests, exposure_rates
 from fairsync.service.promises.promise_changes import all_but, check_known, check_unique_all, split_at, with_start_of
@@ -362,6 +363,7 @@ class PromiseService:
                 series = {name: one for name, one in known.items() if name != changed}
                 series |= {name: one for name, one in given.items() if one.promise.each is not None}
                 checks = self._prepare_checks(given, asked, others)
+            check_list_limits(self.catalog, asked.values(), others.values())
             # Beside thousands of promises a check takes seconds, and planning and requests go on meanwhile.
             starts = {}
             for check, names in checks:
