@@ -211,7 +211,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
         urls = {
             "pgvector": given.postgres or _own_postgres(folder / "postgres", stack),
             "qdrant": given.qdrant or str(folder / "qdrant"),
-            "milvus": given.milvus or _own_milvus(folder / "milvus", stack),
+            "milvus": given.milvus or own_milvus(folder / "milvus", stack),
         }
         figures = compare(catalog, data.past_users, data.users, given.rounds, given.calls, urls)
     document = {"items": given.items, "dim": given.dim, "groups": given.groups, "k": K}
@@ -234,14 +234,15 @@ def _own_postgres(folder: Path, stack: ExitStack) -> str:
     return str(server.get_uri())
 
 
-def _own_milvus(folder: Path, stack: ExitStack) -> str:
+def own_milvus(folder: Path, stack: ExitStack) -> str:
     """Start the Milvus of PyPI's milvus, and return its URL."""
-    import milvus
+    from benchmarks.milvus_server import MilvusServer
 
-    server = milvus.MilvusServer(milvus.MilvusServerConfig(data_dir=str(folder)))
+    folder.mkdir(exist_ok=True)
+    server = MilvusServer(folder)
     server.start()
-    stack.callback(server.stop)
-    return f"http://127.0.0.1:{server.listen_port}"
+    stack.callback(server.kill)
+    return server.uri
 
 
 if __name__ == "__main__":

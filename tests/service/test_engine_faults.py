@@ -56,7 +56,7 @@ def milvus(folder: Path) -> Iterator[tuple[EngineServer, dict[str, str], Callabl
     """Start Milvus; see `pgvector`."""
     pytest.importorskip("pymilvus")
     pytest.importorskip("milvus")
-    from search.engines.milvus_server import MilvusServer
+    from benchmarks.milvus_server import MilvusServer
 
     server = MilvusServer(folder)
     try:

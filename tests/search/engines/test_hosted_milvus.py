@@ -30,7 +30,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real server."""
     pytest.importorskip("pymilvus")
     pytest.importorskip("milvus")
-    from search.engines.milvus_server import MilvusServer
+    from benchmarks.milvus_server import MilvusServer
 
     one = MilvusServer(tmp_path_factory.mktemp("milvus"))
     try:

@@ -43,7 +43,7 @@ from search.approximate import recall
 from search.engines import engine_contract as contract
 
 if TYPE_CHECKING:
-    from search.engines.milvus_server import MilvusServer
+    from benchmarks.milvus_server import MilvusServer
 
 Make = Callable[[Catalog], MilvusIndex]
 _numbers = count()
@@ -53,7 +53,7 @@ _numbers = count()
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusServer]:
     pytest.importorskip("pymilvus")
     pytest.importorskip("milvus")
-    from search.engines.milvus_server import MilvusServer
+    from benchmarks.milvus_server import MilvusServer
 
     one = MilvusServer(tmp_path_factory.mktemp("milvus"))
     try:

@@ -35,7 +35,7 @@ def model(seed: int, dim: int = 8) -> Catalog:
 def milvus_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pytest.importorskip("pymilvus")
     pytest.importorskip("milvus")
-    from search.engines.milvus_server import MilvusServer
+    from benchmarks.milvus_server import MilvusServer
 
     server = MilvusServer(tmp_path_factory.mktemp("milvus"))
     try:
