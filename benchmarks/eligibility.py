@@ -1,27 +1,32 @@
 """What eligibility costs: excluded ids and conditions beside the same search without them, and beside faiss.
 
-    python -m benchmarks.eligibility             # 300,000 items, batches of 1 and 64, one thread
-    python -m benchmarks.eligibility --quick     # small: a smoke test
-    python -m benchmarks.eligibility --milvus http://localhost:19530    # and beside a Milvus server
+    python -m benchmarks.eligibility             # 300,000 items, batches of 1 and 64, one thread; a Milvus of its own
+    python -m benchmarks.eligibility --quick     # small: a smoke test, without Milvus
+    python -m benchmarks.eligibility --milvus http://localhost:19530    # beside another Milvus server
 
 All contenders take turns call by call, and the time of each is the CPU time of its fastest round (see
 `benchmarks.search`). Only ratios are meaningful. "from ids" includes the lookup of 20 or 1,000 ids (words) per request,
 "from where" the evaluation of conditions that were never asked before. faiss filters with an IDSelector; it takes one
 per call, so that requests with different rules are searched one by one. Milvus filters with an expression, also one per
-call; its time is that of the clock, with the way to the server.
+call; its time is that of the clock, with the way to the server. The server is that of PyPI's `milvus`; where it is not
+installed, its columns are empty.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import faiss
 import numpy as np
 import numpy.typing as npt
+from benchmarks.engines import own_milvus
 from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
 from benchmarks.search import DIM, SPECTRUM, make_catalog, make_prices, measure
 from rich.console import Console
@@ -303,20 +308,24 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 64])
     parser.add_argument("--skip-recall", action="store_true", help="leave out the approximate indexes")
     parser.add_argument("--graph", action="store_true", help="measure hnsw as well, which takes minutes to build")
-    parser.add_argument("--milvus", help="the address of a Milvus server, to measure beside")
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--milvus", help="the address of a Milvus server. Default: a server of its own.")
+    parser.add_argument("--skip-milvus", action="store_true", help="leave out Milvus")
+    parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()
     n, groups = QUICK if given.quick else FULL
     faiss.omp_set_num_threads(1)
     times: list[EligibilityTime] = []
-    with progress(screen) as bar:
+    with ExitStack() as stack, progress(screen) as bar:
         task = bar.add_task("generating", total=len(given.batches) + 1)
         contest = EligibilityContest(n, groups, max(given.batches), given.seed)
+        milvus = given.milvus
+        if milvus is None and not (given.quick or given.skip_milvus) and find_spec("milvus") is not None:
+            milvus = own_milvus(Path(stack.enter_context(TemporaryDirectory())), stack)
         for batch in given.batches:
             bar.update(task, description=f"batch {batch}")
-            times += contest.times(batch, given.rounds, given.milvus)
+            times += contest.times(batch, given.rounds, milvus)
             bar.advance(task)
         bar.update(task, description="approximate indexes")
         recalls = [] if given.skip_recall else contest.recalls(given.graph or given.quick)

@@ -327,7 +327,7 @@ def _url(engine: str, given: argparse.Namespace, folder: Path, stack: ExitStack)
     if engine == "pgvector":
         return given.postgres or _own_postgres(folder, stack)
     if engine == "milvus":
-        return given.milvus or _own_milvus(folder, stack)
+        return given.milvus or own_milvus(folder, stack)
     return given.qdrant or str(folder)
 
 
@@ -347,14 +347,15 @@ def _own_postgres(folder: Path, stack: ExitStack) -> str:
     return url
 
 
-def _own_milvus(folder: Path, stack: ExitStack) -> str:
+def own_milvus(folder: Path, stack: ExitStack) -> str:
     """Start the Milvus of PyPI's milvus, and return its URL."""
-    import milvus
+    from benchmarks.milvus_server import MilvusServer
 
-    server = milvus.MilvusServer(milvus.MilvusServerConfig(data_dir=str(folder)))
+    folder.mkdir(exist_ok=True)
+    server = MilvusServer(folder)
     server.start()
-    stack.callback(server.stop)
-    return f"http://127.0.0.1:{server.listen_port}"
+    stack.callback(server.kill)
+    return server.uri
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
     python -m benchmarks.search --sizes atoms    # overlapping promises only: 1,700,000 items in 690,000 atoms
     python -m benchmarks.search --quick          # small: a smoke test
 
-All contenders take turns call by call, so that other load on the machine affects them equally. The time of
-each is that of its fastest round, which other load disturbed least. Only ratios are meaningful.
+All contenders take turns call by call, so that other load on the machine affects them equally. The time of each is that
+of its fastest round, which other load disturbed least; with one thread it is its CPU time. Only ratios are meaningful.
 """
 
 import argparse
@@ -149,8 +149,9 @@ class Contest:
         """Measure all contenders, with the same number of threads for each."""
         faiss.omp_set_num_threads(threads)
         self.exact.threads = threads
+        clock = time.thread_time if threads == 1 else time.perf_counter
         with threadpool_limits(threads):
-            seconds = measure(self.contenders(batch), rounds, calls=32 if batch == 1 else 1)
+            seconds = measure(self.contenders(batch), rounds, 32 if batch == 1 else 1, clock)
         return [
             Measurement(
                 self.n,
@@ -243,7 +244,6 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
             bar.update(task, description="atoms: generating and building")
             overlapping = AtomContest(*(QUICK_ATOMS if given.quick else ATOMS), given.seed)
             bar.update(task, description="atoms: measuring")
-            # One thread: its CPU time is disturbed less by other load.
             atoms = overlapping.figures(partial(measure, clock=time.thread_time), given.rounds)
             tables.append(atom_table(atoms, overlapping.build_seconds))
             bar.advance(task)

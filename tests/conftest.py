@@ -14,7 +14,7 @@ from postgres_server import PostgresServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from search.engines.milvus_server import MilvusServer
+    from benchmarks.milvus_server import MilvusServer
 
 # On a busy machine, drawing an example can take long; that says nothing about the code. Examples are the same in every
 # run, so that a change fails for what it changes; FAIRSYNC_FRESH=1 or FAIRSYNC_HOURS draws others.
@@ -69,7 +69,7 @@ def milvus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusSe
     """A Milvus server for all tests of a process; each takes collections of its own. It is large, and starts slowly."""
     pytest.importorskip("pymilvus")
     pytest.importorskip("milvus")
-    from search.engines.milvus_server import MilvusServer
+    from benchmarks.milvus_server import MilvusServer
 
     running = MilvusServer(tmp_path_factory.mktemp("milvus"))
     try:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from search.engines.milvus_server import MilvusServer
+    from benchmarks.milvus_server import MilvusServer
 
 KILLS = int(os.environ.get("FAIRSYNC_KILLS", "1"))
 BODY = {"vectors": [[1.0] * 8]}

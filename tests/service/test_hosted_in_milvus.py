@@ -14,7 +14,7 @@ from service.test_hosted import PROMISES, write_settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from search.engines.milvus_server import MilvusServer
+    from benchmarks.milvus_server import MilvusServer
 
 
 def test_promises_are_kept_and_items_changed(tmp_path: Path, milvus_server: MilvusServer) -> None:

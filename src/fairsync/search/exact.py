@@ -209,8 +209,10 @@ class ExactIndex:
         sizes
             (G,) the number of items of each group that may be eligible. Defaults to all of them.
         """
-        goal, reference = self._reference(prices, k, sizes)
-        if goal == 0 or len(kept) == 0:
+        if len(kept) == 0:
+            return []
+        goal, reference = self._goal(prices, k)[1:3] if sizes is None else _reference(sizes, prices, k)
+        if goal == 0:
             return []
         rows, inside = (None, eligible) if part is None else part
         # What a price is counted from decides which prices are cut off, and depends on what is eligible. Where all
@@ -219,7 +221,7 @@ class ExactIndex:
         if prices is not None:  # each reference has tiles of its own; as a rule there is one
             for i in np.flatnonzero(~any_reference_serves(self.items, vectors[kept], prices)):
                 own = eligible.group_sizes(int(kept[i]), self.catalog.group_of, self.catalog.group_sizes)
-                references[i] = self._reference(prices, k, own)[1]
+                references[i] = _reference(own, prices, k)[1]
         tiles = []
         for one in sorted(set(references.tolist())):
             for who in self._split(kept[references == one], vectors.shape[1], goal):
@@ -228,12 +230,6 @@ class ExactIndex:
                 shared = (self.catalog, self.items, self.item_bonus)
                 tiles.append(Tile(*shared, vectors[who], prices, one, goal, who, limits, rows))
         return tiles
-
-    def _reference(
-        self, prices: npt.NDArray[np.float64] | None, k: int, sizes: npt.NDArray[np.int64] | None = None
-    ) -> tuple[int, float]:
-        sizes = self.catalog.group_sizes if sizes is None else sizes
-        return (min(k, int(sizes.sum())), 0.0) if prices is None else reference_price(sizes, prices, k)
 
     def _split(self, kept: _Rows, interests: int, goal: int) -> list[_Rows]:
         width = max(1, columns_at_once(self.catalog.dim, goal) // interests)
@@ -254,6 +250,11 @@ class ExactIndex:
     def rebuild(self, catalog: Catalog) -> "ExactIndex":
         """Return an index of the same kind over another catalog; see `rebuild_index`."""
         return ExactIndex(catalog, self.threads)
+
+
+def _reference(sizes: npt.NDArray[np.int64], prices: _Prices, k: int) -> tuple[int, float]:
+    """Return what `reference_price` says of these groups; without prices, all cost nothing."""
+    return (min(k, int(sizes.sum())), 0.0) if prices is None else reference_price(sizes, prices, k)
 
 
 def _excluded_among(rows: _Rows, eligible: Eligibility) -> Eligibility:

@@ -27,7 +27,7 @@ _USERS_AT_ONCE, _LESS_IF_FEW = 256, 16
 _DEEP = 8
 # Where lists mix groups, the number of items to fetch is k times the root of a depth (see `list_prices`), times this,
 # but never more than so many.
-_DEEPER, _MOST_FETCHED = 5.5, 1 << 13
+_DEEPER, _MOST_FETCHED = 6.0, 1 << 13
 # Eligible items come in clusters: a few more than their share.
 _RESERVE = 1.25
 

@@ -29,7 +29,7 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 # The share of the items that is scored one by one, because their bonus is far above that of their list: with more,
 # fewer are fetched from lists. And the share that is in any case, because it is the highest: a group can be at home in
 # a list with a higher bonus than those of its other items.
-_APART_SHARE, _HIGHEST_SHARE = 0.01, 0.005
+_APART_SHARE, _HIGHEST_SHARE = 0.015, 0.005
 # What is known of a list's bonuses is known from this many of its items, or from fewer where that is enough. It saves a
 # look at every item when prices change.
 _SAMPLE, _FEWER = 64, 8

@@ -18,8 +18,9 @@ from search.engines.hosted_contract import (  # noqa: F401 -- the tests of every
 )
 
 if TYPE_CHECKING:
+    from benchmarks.milvus_server import MilvusServer
+
     from fairsync.search.engines.engine import Engine
-    from search.engines.milvus_server import MilvusServer
 
 _numbers = count()
 

@@ -44,7 +44,7 @@ from search.approximate import recall
 from search.engines import engine_contract as contract
 
 if TYPE_CHECKING:
-    from search.engines.milvus_server import MilvusServer
+    from benchmarks.milvus_server import MilvusServer
 
 Make = Callable[[Catalog], MilvusIndex]
 _numbers = count()
