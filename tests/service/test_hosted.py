@@ -181,7 +181,7 @@ def test_an_item_that_is_deleted_between_search_and_settle(
         settings = load_settings(tmp_path / "service.toml", {})
     service = make_promise_service(settings)
     held: Engine = service.front.index.engine if has_copy else service.catalog.engine  # type: ignore[attr-defined]
-    ask, user, gone = held.search, np.ones((1, 8)), list[str]()
+    ask, user, gone = held.search, np.ones((1, 8)), list[str | int]()
 
     def delete_the_best(query: EngineQuery) -> list[Ranking]:
         found = ask(query)
