@@ -48,11 +48,7 @@ HERE = "here"
 WAYS: dict[str, dict[str, dict[str, str]]] = {
     "embedded": {"exact": {}, "ivf": {}},
     "pgvector": {"exact": {"index": "exact"}, "hnsw": {"index": "hnsw"}},
-    "qdrant": {
-        "exact": {"index": "exact"},
-        "exact, in tiers": {"index": "exact", "prices": "over-fetch"},
-        "hnsw": {"index": "hnsw"},
-    },
+    "qdrant": {"exact": {"index": "exact"}, "hnsw": {"index": "hnsw"}},
     "milvus": {"exact": {"index": "exact"}, "hnsw": {"index": "hnsw"}},
 }
 ORDER = [f"{engine}, {way}" for engine, ways in WAYS.items() for way in ways]

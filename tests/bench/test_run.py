@@ -48,3 +48,11 @@ def test_an_embedded_engine_needs_no_address_and_a_server_does(monkeypatch: pyte
     with pytest.raises(FairSyncError, match="FAIRSYNC_SEARCH_URL=postgresql"):
         run({"items": [MeasurementPoint("pgvector", items=500, groups=5, k=10)]})
     assert MeasurementPoint("qdrant", shards=2).left_out == "an engine has shards of its own"
+
+
+def test_ray_is_measured_on_a_cluster_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.delenv("FAIRSYNC_SEARCH_URL", raising=False)
+    (one,) = run({"items": [MeasurementPoint("ray", items=500, groups=5, k=10)]})
+    assert one.recall == 1
+    assert one.times_exact_single > 0

@@ -13,12 +13,16 @@ from typer.testing import CliRunner
 pytest.importorskip("ray")
 
 from fairsync.catalog import Catalog
-from fairsync.catalog.files import save_catalog
+from fairsync.catalog.files import open_catalog, save_catalog
 from fairsync.cli import app
 from fairsync.cli.cluster import read_floors
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import SqlLedger
 from fairsync.retriever import FairRetriever
+from fairsync.search import ExactIndex
+from fairsync.search.ray import RayIndex
+from fairsync.service.search_settings import make_search
+from fairsync.service.settings import parse_settings
 from search.ray_cluster import RayCluster
 
 RNG = np.random.default_rng(0)
@@ -108,3 +112,14 @@ def test_floors_are_read_from_files(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{")
     with pytest.raises(InvalidInputError, match="cannot be read"):
         read_floors(tmp_path / "a.json", CATALOG)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_service_searches_the_shards(tmp_path: Path) -> None:
+    save_catalog(CATALOG, tmp_path / "items")
+    items = open_catalog(tmp_path / "items")
+    with RayIndex(items, 2, name="shop"):
+        search = parse_settings({"catalog": {"path": "items"}, "search": {"engine": "ray", "ray": "shop"}}).search
+        index = make_search(search, items)
+        found, exact = index.search(USERS[:5, None], None, 10), ExactIndex(CATALOG).search(USERS[:5, None], None, 10)
+        assert found.rows.tolist() == exact.rows.tolist()

@@ -161,6 +161,24 @@ def test_prices_are_learnt_from_the_scores_and_deliver_the_floors(settings: dict
     assert 0 < totals.cost < totals.relevance
 
 
+def test_a_max_price_limits_leases_once_requests_have_told_its_unit() -> None:
+    """The unit is the relevance of the last candidate without prices, which outside lists do not tell."""
+
+    def price_and_exposures(max_price: float | None, served_here: int) -> tuple[float, int]:
+        promises = [Promise({"kind": "c"}, at_least=700, max_price=max_price)]
+        world, vectors = World(horizon=400, batch_size=16, promises=promises), users(400)
+        if served_here:
+            world.front.retrieve(vectors[:served_here])
+        world.serve(vectors[served_here:])
+        row = world.coordinator.report().promises[0]
+        return row.price, row.exposures
+
+    assert price_and_exposures(0.01, served_here=0) == price_and_exposures(None, served_here=0)
+    free, limited = (price_and_exposures(limit, served_here=32) for limit in (None, 0.01))
+    assert free[0] < 10 * limited[0] < 0
+    assert limited[1] < 0.5 * free[1]
+
+
 def test_front_ends_keep_the_floors_beside_lists_that_deliver_nothing() -> None:
     """An open or settled lease of another search costs requests, never the promise."""
     world = World(floors={"c": 300}, horizon=200, batch_size=16)

@@ -115,9 +115,16 @@ def answered(service: ServiceProcess, server: EngineServer, clients: RetryingCli
     assert clients.received.setdefault(name, answer) == answer
 
 
-def more_received(clients: RetryingClients, requests: int) -> None:
+def more_received(clients: RetryingClients, requests: int, server: EngineServer | None = None) -> None:
+    """Wait for more answers. A suspended server may end after it has answered again: a supervisor starts it then."""
     goal = len(clients.received) + requests
-    wait_until(lambda: len(clients.received) >= goal or bool(clients.failures))
+
+    def are_received() -> bool:
+        if server is not None:
+            server.revive()
+        return len(clients.received) >= goal or bool(clients.failures)
+
+    wait_until(are_received)
 
 
 def refused_again(clients: RetryingClients) -> None:
@@ -125,10 +132,12 @@ def refused_again(clients: RetryingClients) -> None:
     wait_until(lambda: sum(clients.refused.values()) > before or bool(clients.failures))
 
 
-def floors_kept(service: ServiceProcess, clients: RetryingClients) -> None:
+def floors_kept(service: ServiceProcess, clients: RetryingClients, server: EngineServer | None = None) -> None:
     """Wait until the service says that its floors are kept."""
 
     def are_kept() -> bool:
+        if server is not None:
+            server.revive()
         found = {one.group: one.exposures for one in client.promises()}
         return all(found[group] >= floor for group, floor in FLOORS.items()) or bool(clients.failures)
 
@@ -150,8 +159,8 @@ def test_an_engine_that_is_killed_or_changed_under_load(
     opened = pgvector() if engine == "pgvector" else milvus(request.getfixturevalue("milvus_server"))
     with opened as (server, url, change, change_back):
         faults: list[tuple[Callable[[], object], Callable[[], object]]] = [(server.kill, server.start)] * KILLS
-        faults.append((server.suspend, server.resume))  # slow beyond any timeout
         faults.append((change, change_back))
+        faults.append((server.suspend, server.resume))  # slow beyond any timeout
         with service_of(tmp_path, engine, url) as service:
             service.start()
             with RetryingClients(service.url, pause=0.02) as clients:
@@ -162,8 +171,8 @@ def test_an_engine_that_is_killed_or_changed_under_load(
                     name = refused_call(service)
                     mend_it()
                     answered(service, server, clients, name)
-                    more_received(clients, LATER)
-                floors_kept(service, clients)
+                    more_received(clients, LATER, server)
+                floors_kept(service, clients, server)
             service.stop()
             assert "Traceback" not in service.log()
         check_ledger(tmp_path, clients)

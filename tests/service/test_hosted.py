@@ -13,7 +13,7 @@ import fairsync as fs
 from fairsync.catalog.files import save_catalog
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.search.engines import make_engine_index
-from fairsync.search.engines.engine import EngineQuery, Ranking, StoredItems
+from fairsync.search.engines.engine import Engine, EngineQuery, Ranking, StoredItems
 from fairsync.search.engines.hosted_catalog import HostedCatalog
 from fairsync.service.check import check
 from fairsync.service.run import make_promise_service
@@ -180,14 +180,14 @@ def test_an_item_that_is_deleted_between_search_and_settle(
         (tmp_path / "service.toml").write_text(f'{text}\n[catalog]\npath = "items"\n')
         settings = load_settings(tmp_path / "service.toml", {})
     service = make_promise_service(settings)
-    held = service.front.index.engine if has_copy else service.catalog.engine  # type: ignore[attr-defined]
-    ask, user, gone = held.search, np.ones((1, 8)), list[str]()
+    held: Engine = service.front.index.engine if has_copy else service.catalog.engine  # type: ignore[attr-defined]
+    ask, user, gone = held.search, np.ones((1, 8)), list[str | int]()
 
     def delete_the_best(query: EngineQuery) -> list[Ranking]:
         found = ask(query)
         if not gone:
             gone.append(found[0].ids[0])
-            nothing = {name: [] for name in shop_catalog().attributes}
+            nothing: dict[str, list[object]] = {name: [] for name in shop_catalog().attributes}
             held.change(StoredItems([], np.empty((0, 8), dtype=np.float32), nothing), gone)
         return found
 

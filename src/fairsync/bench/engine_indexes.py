@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog
     from fairsync.search import Index
 
-ENGINE_NAMES = ("pgvector", "pgvector-hnsw", "qdrant", "qdrant-hnsw", "milvus", "milvus-hnsw")
-"""Engines that can be measured. An embedded one runs in the process, unless FAIRSYNC_SEARCH_URL has an address."""
+ENGINE_NAMES = ("pgvector", "pgvector-hnsw", "qdrant", "qdrant-hnsw", "milvus", "milvus-hnsw", "ray")
+"""Engines that can be measured. They run in the process, or on this machine, unless FAIRSYNC_SEARCH_URL has an address;
+pgvector needs one."""
 URL = "FAIRSYNC_SEARCH_URL"
+_RAY_SHARDS = 2
 
 
 @contextmanager
@@ -32,6 +35,8 @@ def engine_index(name: str, catalog: Catalog) -> Iterator[Index]:
             yield from _pgvector(catalog, url, place, kind or "exact")
         elif engine == "qdrant":
             yield from _qdrant(catalog, url or folder, place, kind or "exact")
+        elif engine == "ray":
+            yield from _ray(catalog, url)
         else:
             yield from _milvus(catalog, url or str(Path(folder) / "items.db"), place, kind or "exact")
 
@@ -72,3 +77,19 @@ def _milvus(catalog: Catalog, url: str, collection: str, kind: Any) -> Iterator[
         held_by = server.collection_of(collection)
         server.call("drop_alias", collection)
         server.call("drop_collection", held_by)
+
+
+def _ray(catalog: Catalog, url: str) -> Iterator[Index]:
+    if not url:  # a cluster of its own has a token of its own, for which Ray looks when it is imported
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    with explain_missing("a measurement of Ray"):
+        import ray
+    from fairsync.search.ray import RayIndex
+
+    processors = None if url else _RAY_SHARDS
+    ray.init(url or "local", num_cpus=processors, include_dashboard=False, log_to_driver=False)
+    try:
+        with RayIndex(catalog, _RAY_SHARDS) as index:
+            yield index
+    finally:
+        ray.shutdown()

@@ -55,7 +55,7 @@ def bench(
         fairsync bench items --index exact --index hnsw
 
     Engines are asked at FAIRSYNC_SEARCH_URL, in a table or collection that is made for it and dropped after it. Qdrant
-    and Milvus run in the process without it:
+    and Milvus run in the process without it, and Ray in two shards on this machine:
 
         FAIRSYNC_SEARCH_URL=postgresql://me@db/shop fairsync bench items --most-items 100000 --index pgvector
         fairsync bench items --most-items 100000 --index exact --index qdrant --index milvus

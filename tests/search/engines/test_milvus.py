@@ -55,6 +55,14 @@ def url(milvus_server: MilvusServer) -> str:
     return milvus_server.uri
 
 
+@pytest.fixture(autouse=True)
+def no_collections_stay(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Drop the collections of each test: the server works for every one that is loaded."""
+    yield
+    if "url" in request.fixturenames:
+        request.getfixturevalue("milvus_server").clear()
+
+
 def new_collection() -> str:
     return f"items_{next(_numbers)}"
 
@@ -105,6 +113,21 @@ def test_the_answer_is_that_of_the_plainest_search(
 @pytest.mark.parametrize("prices", [None, np.linspace(-0.5, 0.5, 5)])
 def test_selections_without_conditions_are_filtered_here(build: Build, prices: Prices) -> None:
     contract.check_random_eligibility(build, prices)
+
+
+def test_prices_are_asked_for_in_tiers_if_very_many_items_would_not_do(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairsync.search.engines.priced_ranking._MOST_PLAIN", 0)
+    catalog, users = random_case(1)
+    index = build(catalog)
+    assert isinstance(index, MilvusIndex)
+    queries = contract.record_queries(index.engine, monkeypatch)
+    for scale in (0.5, 5.0):
+        prices = np.random.default_rng(2).normal(scale=scale, size=catalog.n_groups)
+        hits = contract.without_exact(index).search(users, prices, 10)
+        assert hits.rows.tolist() == plain.search(catalog, users, prices, 10)[0]
+    assert all(one.restricted is not None for one in queries)
 
 
 @pytest.mark.parametrize("words", [True, False])

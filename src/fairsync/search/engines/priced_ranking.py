@@ -28,6 +28,8 @@ _SPARE = 4
 _FIRST_DEPTH = 4
 # Tiers of prices for an engine that ranks without prices, and the most labels to name in its queries.
 _TIERS, _MOST_TIER_LABELS = 4, 512
+# Items that are asked for in one ranking before tiers are: conditions make engines several times slower.
+_MOST_PLAIN = 4096
 # Items that are returned with their vectors at once, for all requests together.
 _ITEMS_AT_ONCE = 1 << 14
 
@@ -37,7 +39,8 @@ class PricedRanking:
 
     Prices are given to the engine if all items of a label have the same price, in some attribute with one label per
     item; or all items with the same labels in several such attributes, if the engine can. An engine that ranks without
-    prices is asked for tiers of similar prices, or for the best items without prices.
+    prices is asked for the best items without prices; and if very many of them would not do, for tiers of similar
+    prices.
 
     Parameters
     ----------
@@ -118,10 +121,10 @@ class PricedRanking:
     ) -> tuple[list[Ranking], bool]:
         """Return a ranking for each vector, and whether its scores have the bonus. What is beyond it always has."""
         most = self.engine.abilities.most_results
-        if bonus is not None and self._labels is not None and self._in_tiers:
+        if bonus is not None and self._labels is not None and self._in_tiers and count > _MOST_PLAIN:
             return self._ask_in_tiers(vectors, bonus, count, restricted, with_items), False
         given = None
-        if bonus is not None and self._labels is not None:
+        if bonus is not None and self.ranks and self._labels is not None:
             attributes, labels, groups = self._labels
             given = Bonus(attributes, dict(zip(labels, bonus[groups].tolist(), strict=True)))
         ask = min(count + _SPARE, most)

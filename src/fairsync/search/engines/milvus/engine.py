@@ -184,9 +184,6 @@ class MilvusEngine:
         for other in versions_of(name, server.call("list_collections"), kept=[before, self._held_by]):
             server.call("drop_collection", other)
 
-    def close(self) -> None:
-        """Do nothing: pymilvus shares one connection between all clients of an address."""
-
     @property
     def _names(self) -> list[str]:
         """The fields that are read of an item."""
