@@ -30,8 +30,8 @@ DIM, K, BATCH = 64, 20, 16
 ITEMS, NEW = 1_000_000, 10_000
 WARM, MEASURED = 2_048, 1_024
 MOST = 1.5
-# Seconds from one call to the next in the service's time, those between two plans, and the plans of a measurement.
-STEP, PLAN, PLANS = 0.5, 5.0, 6
+# Seconds between two plans, and the plans of a measurement.
+PLAN, PLANS = 5.0, 6
 DAYS = 7
 
 
@@ -126,19 +126,19 @@ def measure_service(
     advance: Callable[[], object],
 ) -> list[ServiceMeasurement]:
     """Serve requests by the clock, of which `requests` are expected in the first days, and time them."""
-    clock = [1.8e9]
+    clock, seconds = [1.8e9], 86_400 * DAYS / requests
     coordinator = Coordinator(catalog, k=K, floors=0, horizon=1, batch_size=BATCH, auto_restart=False)
     front = FrontEnd(catalog, coordinator, index=lambda searched: ExactIndex(searched, threads=1))
     promise = ScheduledPromise(Promise({"new": True}, at_least=at_least, each="id"), first_days(DAYS))
     service = PromiseService(
-        front, coordinator, [promise], Forecast(requests / (86_400 * DAYS)), clock=lambda: clock[0], plan_seconds=PLAN
+        front, coordinator, [promise], Forecast(1 / seconds), clock=lambda: clock[0], plan_seconds=PLAN
     )
     service.cost_monitor.every = float("inf")  # it has times of its own
     plain = ExactIndex(catalog, threads=1)
     warm = min(WARM, len(users) // 2)
     for start in range(0, warm, 64):
         service.retrieve(users[start : start + 64])
-        clock[0] += STEP
+        clock[0] += 64 * seconds
         service.refresh()
     measured, at = [], warm
     for call in calls:
@@ -155,8 +155,8 @@ def measure_service(
                 plain.search(some[first : first + BATCH, None], None, K)
             spent.append(middle - began)
             searched.append(time.perf_counter() - middle)
+            clock[0] += call * seconds
             if number in planned:
-                clock[0] += PLAN
                 began = time.perf_counter()
                 service.refresh()
                 plans.append(time.perf_counter() - began)

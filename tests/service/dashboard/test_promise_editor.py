@@ -85,11 +85,11 @@ def test_a_promise_that_has_not_begun_shows_its_start_and_keeps_its_days(page: P
     window = WindowRecord(every="day", start="2026-03-20", end="2026-03-22")
     made = shop.promise_service.set_promise(ScheduledPromise.of_group("Music", 50, window_from_record(window)))
     try:
-        page.wait_for(page.figure("Music", "promise"), r"^50 a day, in \d+d")
+        page.wait_for(page.figure("Music", "promise"), r"^50 a day, begins in \d+d")
         page.edit("Music", 60)
         page.wait_for(page.tab.locator("#verdict"), "can be kept")
         page.tab.get_by_role("button", name="Save").click()
-        page.wait_for(page.figure("Music", "promise"), r"^60 a day, in \d+d")
+        page.wait_for(page.figure("Music", "promise"), r"^60 a day, begins in \d+d")
         changed = window_from_record(shop.view("Music").window)
         assert (changed.start, changed.end) == (utc("2026-03-20T00:00"), utc("2026-03-23T00:00"))
     finally:

@@ -147,7 +147,9 @@ def overlapping_world(seed: int) -> tuple[Catalog, npt.NDArray[np.float64], list
     found = retriever.retrieve(users)
     rows, slots = catalog.rows_of(found.ids), requests * K
     atoms = find_atoms(catalog, promises)
-    had = atoms.membership.sums(np.bincount(atoms.atom_of[rows].ravel(), minlength=atoms.membership.n_atoms) * 1.0)
+    had = atoms.membership.sums(
+        np.bincount(atoms.atom_of[rows].ravel(), minlength=atoms.membership.n_atoms).astype(np.float64)
+    )
     floors = np.array([one.floor(slots) for one in promises]) / had
     caps = np.array([np.inf if (cap := one.cap(slots)) is None else cap for one in promises]) / had
     limits = np.array([one.at_most_per_list or K for one in promises])

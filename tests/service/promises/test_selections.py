@@ -252,6 +252,10 @@ def test_a_budget_gives_up_the_lowest_priorities_first() -> None:
     views = {one.name: one for one in overview.promises}
     assert views["new=True"].reason == "it gives way to the budget"
     assert (views["new=True"].would_cost or 0.0) > 0
+    assert views["new=True"].state == "impossible"
+    assert views["new=True"].shortfall == views["new=True"].floor - views["new=True"].projected > 0, (
+        "by what it will get"
+    )
     assert views["category=toys"].state in ("on track", "kept")
     with pytest.raises(InfeasibleFloorsError, match="the budget is 5 %"):
         shop.service.set_promise(promised({"maker": "m1"}, at_least=10, priority=3))

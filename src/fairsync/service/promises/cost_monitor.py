@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -180,7 +180,11 @@ class CostMonitor:
             return
         self.last = Measured(costs, given.now, given.labels)
         self.reason = ""
-        self.exposure_costs = self._exposure_costs(given, answered, rest)
+        if given.missing:
+            rules = () if answered.eligible is None else (answered.eligible,)
+            best = search(answered.users, None, answered.rows.shape[1], *rules)
+            best_lists = replace(answered, rows=best.rows, relevance=best.relevance)
+            self.exposure_costs = self._exposure_costs(given, best_lists, rest)
 
     def _exposure_costs(self, given: Conditions, answered: Answered, rest: float) -> dict[Label, float]:
         """Return what exposures of columns that give way would cost, of those that miss most if they are many."""

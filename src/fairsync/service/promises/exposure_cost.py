@@ -1,10 +1,10 @@
 """What further exposures of a selection would have cost, on a sample of the requests that were answered.
 
-A promise that was never subsidised has no price that says what its exposures cost. But the sample knows what each
-answer would have lost: the best items of the selection that are not in it take the places of the worst of its
-candidates that are not of the selection. What is lost grows with every place, so that the cheapest places of all
-requests, as many as are missing, are the least that these exposures would have cost beside the answers as they were.
-What other promises would miss where their candidates go is not counted.
+A promise that was never subsidised has no price that says what its exposures cost. But the requests of the sample say
+what they would have lost: beside the best list without promises, the best items of the selection that are not in it
+take the places of its worst items of other selections. What is lost grows with every place, so that the cheapest places
+of all requests, as many as are missing, are the least that these exposures would have cost if nothing else had been
+promised.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def exposure_cost(
     catalog
         The items.
     answered
-        The sample.
+        The requests of the sample, with their best lists without promises.
     selected
         Rows of the items of the selection, in ascending order.
     per_request

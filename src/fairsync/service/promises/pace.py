@@ -6,6 +6,7 @@ import itertools
 from collections import deque
 from typing import TYPE_CHECKING
 
+from fairsync.errors import UnknownPromiseError
 from fairsync.schedule import Span
 from fairsync.service.promises.columns import column_of
 from fairsync.service.schema import Pace, PacePoint
@@ -86,6 +87,8 @@ class PaceHistory:
     def pace(self, name: str, promise: ScheduledPromise, projections: Projections, forecast: TrafficForecast) -> Pace:
         """Return the pace of a promise in its present window."""
         view, ahead = projections.view(name, promise), projections.ahead(promise)
+        if view is None:
+            raise UnknownPromiseError(f"the last window of {name!r} is over, and too long ago to be known.")
         span = Span(view.start, view.end)
         return Pace(
             promise=name,

@@ -107,14 +107,17 @@ class Projections:
         )
         state: Literal["kept", "on track", "at risk", "impossible"] = "on track"
         gives_way = self._budget is not None and self._budget.gives_way(promise) and so_far < floor
+        projected, reachable = self.ahead(promise).projected, status.reachable if status else floor
+        if gives_way and status:
+            projected = reachable = round(self._without_subsidy(promise, status, so_far))
         if cap is not None and so_far > cap:
             state = "impossible"
         elif so_far >= floor:
             # More requests may follow, which raise a share and may exceed a cap.
             state = "kept" if isinstance(promise.promise.at_least, int) and cap is None else "on track"
-        elif gives_way or (status and not status.possible):
+        elif status and (not status.possible or (gives_way and reachable < floor)):
             state = "impossible"
-        elif status and status.at_risk:
+        elif gives_way or (status and status.at_risk):
             state = "at risk"
         lost, column = self._given_up.get(promise) if so_far < floor else None, column_of(promise, self._attribute)
         return PromiseView(
@@ -125,12 +128,12 @@ class Projections:
             start=span.start,
             end=span.end,
             exposures=so_far,
-            projected=self.ahead(promise).projected,
+            projected=projected,
             price=self._prices.get(column, 0.0) + 0.0,  # never -0
             cost_share=self._costs.get(column),
             slots=float(slots),
             possible=state != "impossible",
-            shortfall=float(max(floor - max(status.reachable, so_far), 0)) if status else 0.0,
+            shortfall=float(max(floor - max(reachable, so_far), 0)) if status else 0.0,
             impossible_since=status.impossible_since if status and state != "kept" else None,
             state=state,
             reason="" if lost is None else lost.reason,
@@ -191,6 +194,12 @@ class Projections:
         needed = min((reached - so_far) / pace, sure) if pace > 0 else sure
         soon, late = (reached + natural * (expected - requests) for requests in (needed, sure))
         return Projection(certain, (soon + late) / 2, soon + natural * (expected - sure))
+
+    def _without_subsidy(self, promise: ScheduledPromise, status: PromiseStatus, so_far: int) -> float:
+        """Return the exposures at the end if its floor gives way to the budget: at the natural rate, where known."""
+        expected, _ = self._traffic(status.span.end)
+        natural = self._natural.get(column_of(promise, self._attribute))
+        return max(float(status.at_pace), so_far) if natural is None else so_far + natural * expected
 
     def _traffic(self, end: datetime) -> tuple[float, float]:
         """Return the requests expected until a moment, and those that can be counted on."""

@@ -399,7 +399,8 @@ class PromiseService:
         for promise in asked.values():
             if budget is not None and budget.gives_way(promise):
                 reason = f"{promise} cannot be kept: {budget.text(self.scheduler.spent(self.scheduler.now()))}"
-                remedy = "Give it a smaller number as its priority, end other promises, or raise the budget."
+                higher = "Give it a smaller number as its priority, end" if (budget.cut or 1) > 1 else "End"
+                remedy = f"{higher} other promises, or raise the budget."
                 names = [promise.promise.name]
                 raise InfeasibleFloorsError(promise.promise.name, 0, reason.rstrip("."), 0, remedy, names)
 

@@ -19,8 +19,15 @@ body { font: 15px/1.45 system-ui, sans-serif; color: #1c1e21; max-width: 62rem; 
 h1 { font-size: 1.5rem; margin-bottom: 0; } .dim { color: #5a6068; } .remark { color: #8a4b00; }
 table { border-collapse: collapse; width: 100%; margin-top: 1.5rem; }
 th, td { text-align: left; vertical-align: top; padding: 0.4rem 0.6rem; border-bottom: 1px solid #d8dce0; }
-td.number, th.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+td.number, th.number { text-align: right; }
+td.number, td.time { white-space: nowrap; font-variant-numeric: tabular-nums; }
+.bounds { display: block; color: #5a6068; font-size: 0.93rem; }
 tr.missed td { background: #fdf3ee; } .reason { display: block; color: #8a2f12; font-size: 0.93rem; }
+@media (max-width: 45rem) {
+  thead { display: none; } tr, td { display: block; } tr { padding: 0.6rem 0; border-bottom: 1px solid #d8dce0; }
+  td, td.number { border: 0; padding: 0.1rem 0.6rem; text-align: left; }
+  td::before { content: attr(data-name) ": "; color: #5a6068; }
+}
 @media print { body { margin: 0; max-width: none; } tr { break-inside: avoid; } }
 """
 
@@ -29,7 +36,7 @@ def statement_html(statement: Statement) -> str:
     """Return the page."""
     rows = statement.rows
     kept = sum(row.kept for row in rows)
-    delivered, missing = (sum(getattr(row, name) for row in rows) for name in ("delivered", "missing"))
+    missing = sum(row.missing for row in rows)
     title = f"Exposures of {escape(str(statement.label))}, {statement.month}"
     remarks = "".join(f'<p class="remark">{escape(one)}</p>' for one in statement.remarks)
     counted = _COUNTED.get(statement.count, statement.count)
@@ -40,9 +47,9 @@ def statement_html(statement: Statement) -> str:
         f'<h1>{title}</h1><p class="dim">{escape(statement.attribute)}: {escape(str(statement.label))}.'
         f" Windows that ended in {statement.month}, as of {statement.made_at:%Y-%m-%d %H:%M %Z}."
         f" An exposure is {escape(counted)}.</p>{remarks}"
-        f"<p><strong>{kept:,} of {len(rows):,} windows kept.</strong> {delivered:,} exposures delivered,"
-        f" {missing:,} missing.</p>"
-        '<table><thead><tr><th>Window</th><th>Promised</th><th class="number">Delivered</th><th>Due by</th>'
+        f"<p><strong>{kept:,} of {len(rows):,} windows kept.</strong>"
+        f"{f' {missing:,} exposures were missing in the others.' if missing else ''}</p>"
+        '<table><thead><tr><th>From</th><th>Promised</th><th class="number">Delivered</th><th>Due by</th>'
         f"<th>Reached</th><th>Result</th></tr></thead><tbody>{body}</tbody></table></body></html>\n"
     )
 
@@ -51,11 +58,24 @@ def _row(row: StatementRow) -> str:
     wrong = f"{row.exceeding:,} above the limit" if row.exceeding else f"{row.missing:,} missing"
     result = "kept" if row.kept else f"missed: {wrong}"
     reason = f'<span class="reason">{escape(row.reason)}</span>' if row.reason else ""
-    return (
-        f"<tr{'' if row.kept else ' class=missed'}><td>{_time(row.start, row.zone)}</td><td>{escape(row.promised)}</td>"
-        f'<td class="number">{row.delivered:,}</td><td>{_time(row.end, row.zone)}</td>'
-        f"<td>{_time(row.reached, row.zone)}</td><td>{result}{reason}</td></tr>"
-    )
+    cells = [
+        ("From", "time", _time(row.start, row.zone)),
+        ("Promised", "", escape(row.promised)),
+        ("Delivered", "number", f"{row.delivered:,}{_bounds(row)}"),
+        ("Due by", "time", _time(row.end, row.zone)),
+        ("Reached", "time", _time(row.reached, row.zone)),
+        ("Result", "", f"{result}{reason}"),
+    ]
+    body = "".join(f'<td class="{kind}" data-name="{name}">{text}</td>' for name, kind, text in cells)
+    return f"<tr{'' if row.kept else ' class=missed'}>{body}</tr>"
+
+
+def _bounds(row: StatementRow) -> str:
+    """Return the numbers of exposures that shares came to."""
+    if "%" not in row.promised:
+        return ""
+    bounds = [f"{name} {value:,}" for name, value in (("at least", row.floor), ("at most", row.cap)) if value]
+    return "".join(f'<span class="bounds">{one}</span>' for one in bounds)
 
 
 def _time(moment: object, zone: str) -> str:
