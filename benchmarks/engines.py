@@ -52,8 +52,8 @@ WAYS: dict[str, dict[str, dict[str, str]]] = {
     "milvus": {"exact": {"index": "exact"}, "hnsw": {"index": "hnsw"}},
 }
 ORDER = [f"{engine}, {way}" for engine, ways in WAYS.items() for way in ways]
-# An engine that is exact finds all; HNSW with its default settings finds most.
-LEAST_RECALL = 0.9
+# An engine that is exact finds all. How much an approximate one finds is up to its settings; prices may cost no more.
+MOST_RECALL_LOST = 0.02
 Prices = npt.NDArray[np.float64]
 Users = npt.NDArray[np.float32]
 
@@ -299,9 +299,9 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
         Claim("recall of exact engines", lowest, 1.0, at_most=False),
         Claim("share of promises kept", kept, 1.0, at_most=False),
     ]
-    approximate = [min(one.recall, one.recall_priced) for one in lines if "exact" not in one.way]
-    if approximate:
-        claims.append(Claim("recall of approximate indexes", min(approximate), LEAST_RECALL, at_most=False))
+    lost = [one.recall - one.recall_priced for one in lines if "exact" not in one.way]
+    if lost:
+        claims.append(Claim("recall that prices cost approximate indexes", max(lost), MOST_RECALL_LOST))
     document = {"dim": DIM, "groups": GROUPS, "k": K, "figures": [asdict(one) for one in lines]}
     return finish("engines", tables(lines), claims, document, given.out, screen)
 
