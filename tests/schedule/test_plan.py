@@ -167,6 +167,18 @@ def test_a_campaign_to_come_is_reserved_too_and_its_start_ends_the_period() -> N
     assert [(status.promise, status.certain) for status in plan.statuses] == [(toys, 170)]
 
 
+def test_what_must_come_is_not_put_off_plan_by_plan() -> None:
+    """Two requests may come before the next plan, or none: the next one alone gets what must come now."""
+    promise = ScheduledPromise.of_group("toys", 6, Window.hour("UTC"))
+    forecast, supply, had = Hours([54], [49]), Supply.of_groups(TOYS, 4), 0
+    for request in range(5):  # 5 requests instead of 54
+        at = START + (request + 0.5) / 5 * HOUR
+        plan = make_plan([promise], {promise: had}, forecast, at, supply, until_next=2)
+        if plan.horizon == 1:  # all that is certain to come by the next plan
+            had += plan.floors["toys"]
+    assert had >= 6
+
+
 def test_infeasible_floors_are_cut_and_reported() -> None:
     promises = [
         ScheduledPromise.of_group("toys", 600, Window.hour("UTC")),

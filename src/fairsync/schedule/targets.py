@@ -10,6 +10,7 @@ import numpy as np
 from fairsync.catalog.atoms import Membership
 from fairsync.plan import NO_CAP, give_way, least_shortfall
 from fairsync.promises.plan_bounds import PlanBounds
+from fairsync.schedule.worst_case import worst_case_requests
 
 if TYPE_CHECKING:
     from fairsync.schedule.active_windows import ActiveWindows, WindowProgress
@@ -79,8 +80,11 @@ def next_targets(
     until_next
         Requests that are likely to come before the next plan.
     """
-    # What is likely to come before the next plan needs targets, although it may be more than can be counted on.
-    least = max(min(until_next, math.ceil(traffic.expected[0])), 1)
+    # What comes before the next plan needs targets. But a plan for more requests than come by then would put off what
+    # must come, plan by plan: so few requests are counted on only as far as chance leaves them.
+    certain = worst_case_requests(until_next, until_next, 1.0)
+    likely = until_next if 2 * certain >= until_next else certain
+    least = max(min(likely, math.ceil(traffic.expected[0])), 1)
     most = max(int(traffic.lower_bound[0]), least)
     paced = _paced_exposures(active, progress, traffic)
     soon, must = _needed_soon(active, progress, traffic, least, most, paced)
