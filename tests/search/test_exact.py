@@ -11,6 +11,7 @@ import plain
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
 from fairsync.search import ExactIndex, exact, scan
+from fairsync.search.ranks import rank_without_prices
 
 
 @pytest.fixture
@@ -50,6 +51,24 @@ def test_extreme_float32_embeddings_are_scaled(scale: float) -> None:
         np.array([0.0, 1.0, -1.0]) * scale * 1e10,
         20,
     )
+
+
+def test_a_single_vector_may_be_multiplied_item_by_item(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(8)
+    catalog = Catalog(rng.integers(-2, 3, size=(700, 8)).astype(np.float32), np.arange(700) % 3)  # with many ties
+    prices = np.array([0.5, -0.25, 0.0])
+    users = rng.integers(-2, 3, size=(5, 1, 8)) + 0.5
+    index = ExactIndex(catalog)
+    index._is_small = False
+    chosen = [index.search(users[i : i + 1], prices, 10) for i in range(5)]
+    panels = [rank_without_prices(index, users[i : i + 1], chosen[i], None)[0].tolist() for i in range(5)]
+    monkeypatch.setattr(scan, "_LEAST_STREAMED", 0)
+    monkeypatch.setattr(scan, "_LEAST_STREAMED_DIM", 1)
+    assert scan.is_streamed(index.items.values, 1)
+    for i in range(5):
+        same(index, users[i : i + 1], None, 10)
+        same(index, users[i : i + 1], prices, 10)
+        assert rank_without_prices(index, users[i : i + 1], chosen[i], None)[0].tolist() == panels[i]
 
 
 def test_users_of_very_different_length_share_a_batch() -> None:

@@ -64,7 +64,9 @@ class _Columns:
         if trace.depth is not None:
             ranks = [rank or None for rank in ranks]
         displaced = self._displaced(owners, is_plain, plain_at[absent], plain[absent])
-        self._columns = (ids, labels, relevance.tolist(), named_prices, ranks, reasons, displaced)
+        self._columns: tuple[list[Any], ...] = (
+            ids, labels, relevance.tolist(), named_prices, ranks, reasons, displaced,
+        )  # fmt: skip
 
     def explanation(self, i: int) -> Explanation:
         """Return the explanation of one request."""

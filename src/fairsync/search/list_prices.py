@@ -156,10 +156,11 @@ def _limits(sampled: Floats) -> Floats:
     """Return (L,) the bonus above which an item is apart from its list, given the bonuses of some items of each."""
     is_open = sampled > -np.inf
     counts = np.count_nonzero(is_open, axis=1)
-    where = True if counts.min() == sampled.shape[1] else is_open  # a condition takes time
+    all_open = counts.min() == sampled.shape[1]  # a condition takes time
+    sums = sampled.sum(axis=1) if all_open else sampled.sum(axis=1, where=is_open)
     # Where no item of the sample is open, the list is not read: any open item is apart.
     means = np.full(len(sampled), -np.inf, dtype=np.float32)
-    np.divide(sampled.sum(axis=1, where=where), counts, out=means, where=counts > 0)
+    np.divide(sums, counts, out=means, where=counts > 0)
     some = slice(None, None, _SAMPLE // _FEWER)
     few = sampled[:, some]
     leads = np.subtract(few, means[:, None], out=np.full_like(few, -np.inf), where=is_open[:, some])

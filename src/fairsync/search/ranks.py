@@ -11,7 +11,7 @@ from fairsync.search.base import Hits
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.exact import THREAD_PRODUCTS, ExactIndex
 from fairsync.search.rounding import Float32Queries
-from fairsync.search.scan import PANEL_PRODUCTS, PANEL_PRODUCTS_OF_ONE
+from fairsync.search.scan import PANEL_PRODUCTS, PANEL_PRODUCTS_OF_ONE, is_streamed
 from fairsync.search.scoring import relevance, settle
 
 # Scores of a block, 2 MB: they are computed and compared while they are in cache.
@@ -227,9 +227,12 @@ def _scan(
     for start in range(low, high, block):
         part = items[start : min(start + block, high)]
         scores, whole = memory[: len(part)], len(part) // panel * panel
-        with np.errstate(invalid="ignore"):  # BLAS may compute with what an earlier product left in its buffers
-            np.matmul(part[:whole].reshape(-1, panel, dim), columns, out=scores[:whole].reshape(-1, panel, width))
-            np.matmul(part[whole:], columns, out=scores[whole:])
+        if is_streamed(items, width):
+            np.vecdot(part, columns[:, 0], out=scores[:, 0])
+        else:
+            with np.errstate(invalid="ignore"):  # BLAS may compute with what an earlier product left in its buffers
+                np.matmul(part[:whole].reshape(-1, panel, dim), columns, out=scores[:whole].reshape(-1, panel, width))
+                np.matmul(part[whole:], columns, out=scores[whole:])
         best = scores if width == users else scores.reshape(len(part), -1, users).max(axis=1)
         reached = np.flatnonzero(best >= cut)
         row, owner = np.divmod(reached, users)

@@ -54,6 +54,17 @@ def columns_at_once(dim: int, k: int) -> int:
     return max(1, min(512, max(16, (1 << 13) // dim), _MOST_SCORES // (BLOCK_PER_K * k)))
 
 
+def is_streamed(items: _Floats, width: int) -> bool:
+    """Return whether these items are multiplied by one vector, item by item, rather than in panels.
+
+    Examples
+    --------
+    >>> is_streamed(np.empty((1 << 17, 64), dtype=np.float32), 1), is_streamed(np.empty((100, 64), dtype=np.float32), 1)
+    (True, False)
+    """
+    return width == 1 and items.nbytes >= _LEAST_STREAMED and items.shape[1] >= _LEAST_STREAMED_DIM
+
+
 class ItemBonus:
     """A cache of the bonus of every item, for requests under the same prices.
 
@@ -121,12 +132,7 @@ class Tile:
         scores = BLOCK_SCORES if width > 1 else 2 * BLOCK_SCORES
         block = min(max(scores // width, BLOCK_PER_K * k), self.size)
         self.block = -(-block // self.panel) * self.panel
-        self.is_streamed = (
-            width == 1
-            and not self.scattered
-            and self.items.nbytes >= _LEAST_STREAMED
-            and catalog.dim >= _LEAST_STREAMED_DIM
-        )
+        self.is_streamed = not self.scattered and is_streamed(self.items, width)
         # Items that are not next to each other are copied in pieces that stay in cache, of whole panels.
         self.gathered = min(self.block, max(1, _PIECE_VALUES // (self.panel * catalog.dim)) * self.panel)
 
