@@ -162,8 +162,8 @@ def check_promise(
     promises, exposures, forecast, now, supply, impression_rates, requests
         As for :func:`fairsync.schedule.make_plan`.
     up_to_asked
-        Whether to look for no larger floors than the promise asks for, which is many times as fast where it is
-        accepted: ``largest`` is then at most that, and ``largest_safe`` is 0 unless it is refused.
+        Whether to look for no larger floors than the promise asks for, and no further than to the first window that
+        refuses it, which is many times as fast: ``largest`` is then that of this window, and ``largest_safe`` 0.
 
     Examples
     --------
@@ -194,10 +194,14 @@ def check_promise(
         raise InvalidInputError(f"the {promise.window} is over: choose one that ends after {now.isoformat()}.")
     asked, start = _asked(promise), max(spans[0].start, now)
     most = asked if up_to_asked else None
-    by_window = [(check.largest(rivals, span, most), span) for span in spans]
+    by_window = []
+    for span in spans:
+        by_window.append((check.largest(rivals, span, most), span))
+        if up_to_asked and by_window[-1][0] < asked:
+            break
     largest, tightest = min(by_window, key=lambda one: one[0])
     largest_safe: float = 0
-    if not up_to_asked or asked > largest:
+    if not up_to_asked:
         largest_safe = min(check.largest(rivals, span, most, is_safe=True) for span in spans)
     has_limit = promise.promise.at_most is not None or promise.promise.at_most_per_list is not None
     displaced = check.missing_more(rivals, start) if asked <= largest and has_limit else ()

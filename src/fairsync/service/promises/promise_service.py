@@ -73,6 +73,8 @@ _MOST_CHECKS = 16
 _NOT_ESTIMATED = "The least possible cost is not estimated where only a search engine holds the items."
 # Promises that a refusal names.
 _MOST_NAMED = 3
+# A refusal of more promises together than this names the first window that has no room for them, and no more.
+_MANY = 100
 
 
 class _PromisesChanged(Exception):  # noqa: N818
@@ -368,7 +370,10 @@ class PromiseService:
             starts = {}
             for check, names in checks:
                 verdict = check.run(checkpoint, up_to_asked=True)
+                if not verdict.accepted and len(asked) > _MANY:
+                    raise _refusal(verdict, (), len(asked))
                 if not verdict.accepted:
+                    verdict = check.run(checkpoint)
                     raise _refusal(verdict, check.pushes_out(verdict), len(asked))
                 assert verdict.effective_from is not None, "it was accepted"
                 starts.update(dict.fromkeys(names, verdict.effective_from))
