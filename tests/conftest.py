@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.milvus_server import MilvusServer
+
+# Clients of Milvus and Ray have threads of gRPC. Its support of forks starts them again in a forked process, whose
+# files subprocess closes, so that the process may end before it becomes the program.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 # On a busy machine, drawing an example can take long; that says nothing about the code. Examples are the same in every
 # run, so that a change fails for what it changes; FAIRSYNC_FRESH=1 or FAIRSYNC_HOURS draws others.

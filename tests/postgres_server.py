@@ -85,21 +85,32 @@ class PostgresServer:
         command = [str(self._programs / "postgres"), *(part for pair in arguments.items() for part in pair)]
         for setting in ("shared_buffers=32MB", "log_min_messages=fatal", *self.settings):
             command += ["-c", setting]
-        with (Path(self.folder.name) / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, user=UNPRIVILEGED, cwd="/")
-        self.wait()
+        for _ in range(3):  # a process that is forked beside threads of gRPC may end before it becomes the server
+            with (Path(self.folder.name) / "log").open("ab") as log:
+                self._process = subprocess.Popen(command, stdout=log, stderr=log, user=UNPRIVILEGED, cwd="/")
+            if self._answers():
+                return
+        raise RuntimeError((Path(self.folder.name) / "log").read_text())
 
     def wait(self) -> None:
         """Wait until the server answers."""
+        if not self._answers():
+            raise RuntimeError((Path(self.folder.name) / "log").read_text())
+
+    def _answers(self) -> bool:
+        """Wait until the server answers; return False if it has ended, or does not answer for minutes."""
+        assert self._process is not None
         deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             try:
                 psycopg.connect(self.url, connect_timeout=2).close()
             except psycopg.OperationalError:
+                if self._process.poll() is not None:
+                    return False
                 time.sleep(0.02)
             else:
-                return
-        raise RuntimeError((Path(self.folder.name) / "log").read_text())
+                return True
+        return False
 
     def kill(self) -> None:
         """Kill the postmaster and its children with SIGKILL, as a power cut would."""
