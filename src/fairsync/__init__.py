@@ -1,7 +1,7 @@
 """FairSync: guaranteed exposure for recommendation retrieval.
 
-What was promised about selections of items holds when a horizon of requests ends: at least, or at most, so many
-exposures. Each request is answered on the spot, and little relevance is given up.
+Promises about selections of items, at least or at most a number of exposures, hold when a horizon of requests ends.
+Each request is answered on the spot, and little relevance is given up.
 
 Examples
 --------

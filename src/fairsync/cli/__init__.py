@@ -53,7 +53,7 @@ def _without_flag_types(parameters: Any) -> Any:
 app = typer.Typer(
     cls=_Commands,
     name="fairsync",
-    help="Guaranteed exposure for recommendation retrieval: what was promised about items holds.",
+    help="Guaranteed exposure for recommendation retrieval: promises about items hold.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     add_completion=False,

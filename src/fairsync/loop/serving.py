@@ -311,7 +311,7 @@ def _too_few(hits: Hits, k: int, n_items: int) -> FairSyncError:
             f"Only {int(hits.reached.sum()):,} of {n_items:,} items are within reach, too few for k = {k} candidates:"
             " ask again when more of the shards are up."
         )
-    return FairSyncError(f"The policy masked so many groups that fewer than k = {k} items were left.")
+    return FairSyncError(f"The policy masked too many groups: fewer than k = {k} items were left.")
 
 
 def _plain_relevance(

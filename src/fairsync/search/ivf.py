@@ -26,7 +26,7 @@ _USERS_AT_ONCE, _LESS_IF_FEW = 256, 16
 # If the catalog is less than this many times as long as the answer, nearly every list would be read.
 _DEEP = 8
 # Where lists mix groups, the number of items to fetch is k times the root of a depth (see `list_prices`), times this,
-# but never more than so many.
+# but never more than this.
 _DEEPER, _MOST_FETCHED = 6.0, 1 << 13
 # Eligible items come in clusters: a few more than their share.
 _RESERVE = 1.25
