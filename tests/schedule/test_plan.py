@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairsync import Catalog, FairRetriever, UnknownGroupError
+from fairsync import Catalog, FairRetriever, Promise, UnknownGroupError
+from fairsync.catalog.atoms import Membership
 from fairsync.catalog.groups import Label
 from fairsync.errors import InvalidInputError
 from fairsync.schedule import Forecast, Plan, ScheduledPromise, Supply, Window, check_promise, make_plan
-from schedule.traffic import DAY, HOUR, START, Hours, by_selection, serve_floors_only
+from schedule.traffic import DAY, HOUR, START, Hours, by_selection, forced, serve_floors_only
 
 HOURS = 6
 
@@ -89,7 +91,7 @@ def test_a_retriever_takes_the_floors_of_a_plan_and_keeps_them() -> None:
     ]
     supply = Supply.of_groups(capacities, 5)
     plan = make_plan(promises, {}, Hours([60] * 24, [50] * 24), START, supply, worst_case_traffic=1 / 3)
-    assert (plan.floors, plan.horizon) == ({"blue": 48, "green": 3}, 16)
+    assert (plan.floors, plan.horizon) == ({"blue": 60, "green": 3}, 20)
     retriever = FairRetriever(catalog, k=5, floors=plan.floors, horizon=plan.horizon)
     retriever.retrieve(rng.normal(size=(plan.horizon, 4)))
     assert retriever.report().esp == 1.0
@@ -121,27 +123,101 @@ def test_shares_and_the_largest_of_a_groups_promises() -> None:
 def test_shares_of_many_small_promises_add_up() -> None:
     week = Window.week("UTC")
     promises = [ScheduledPromise.of_group(group, 3, week) for group in range(50)]
-    capacities: dict[Label, int] = dict.fromkeys(range(50), 1)
-    hourly = ScheduledPromise.of_group(0, 1, Window.hour("UTC"))
-    exposures: dict[ScheduledPromise, int] = {hourly: 1}
+    capacities: dict[Label, int] = dict.fromkeys(range(51), 1)
+    hourly = ScheduledPromise.of_group(50, 1, Window.hour("UTC"))
+    exposures: dict[ScheduledPromise, int] = {}
     done = 0
     for hour in range(168):
         plan = make_plan([*promises, hourly], exposures, STEADY, START + hour * HOUR, Supply.of_groups(capacities, 4))
-        assert sum(plan.floors.values()) == math.ceil((150 - done) / (168 - hour))  # not one for each group
-        exposures = plan.count(by_selection(plan.floors), plan.span.end - HOUR / 3600) | {hourly: 1}
+        assert plan.horizon == 80
+        assert plan.floors.pop(50) == 1
+        assert sum(plan.floors.values()) - 1 == math.floor((150 - done) / (168 - hour) + 0.5)  # not one for each group
+        exposures = plan.count(by_selection(plan.floors), plan.span.end - HOUR / 3600)
+        exposures.pop(hourly)
         done = sum(exposures[promise] for promise in promises)
         assert max(exposures[promise] for promise in promises) - min(exposures[promise] for promise in promises) <= 1
     assert all(exposures[promise] == 3 for promise in promises)
 
 
+def test_a_horizon_reaches_to_the_next_deadline_that_misses_something() -> None:
+    """Also beyond the period: an hour that has what was promised does not make the horizon short."""
+    hourly = ScheduledPromise.of_group("books", 1, Window.hour("UTC"))
+    daily = ScheduledPromise.of_group("toys", 96, Window.day("UTC"))
+    supply = Supply.of_groups(TOYS, 4)
+    plans = [make_plan([hourly, daily], {hourly: had}, STEADY, START, supply) for had in (0, 1)]
+    assert [(plan.floors["toys"], plan.horizon, plan.span.end - START) for plan in plans] == [
+        (4, 80, HOUR),
+        (96, 24 * 80, HOUR),
+    ]
+
+
+def test_what_must_come_is_not_put_off_by_the_next_plan() -> None:
+    """Six exposures must come within six requests. Two requests later, with none of them, four requests are left."""
+    promise = ScheduledPromise.of_group("toys", 6, Window.hour("UTC"))
+    forecast, supply = Hours([60], [50]), Supply.of_groups(TOYS, 4)
+
+    def plan_at(minute: int, had: int, came: int, previous: Plan | None) -> Plan:
+        at = START + minute * HOUR / 60
+        return make_plan(
+            [promise], {promise: had}, forecast, at, supply, previous,
+            requests={promise: came}, worst_case_traffic=0.01, until_next=9,
+        )  # fmt: skip
+
+    first = plan_at(0, 0, 0, None)
+    assert (first.floors, first.horizon) == ({"toys": 6}, 6)
+    assert plan_at(1, 0, 2, None).horizon == 6, "on its own, the plan would start again"
+    second = plan_at(1, 0, 2, first)
+    assert (second.floors, second.horizon) == ({"toys": 6}, 4)
+    third = plan_at(2, 3, 5, second)
+    assert (third.floors, third.horizon) == ({"toys": 3}, 1)
+
+
+def test_within_a_priority_what_can_be_kept_comes_first() -> None:
+    """Of 100 requests with one slot, toys need 500 and books 20: only books can be kept, whatever ends first."""
+    one: dict[Label, int] = {"toys": 1, "books": 1}
+    toys = ScheduledPromise.of_group("toys", 500, Window.campaign(START, START + HOUR, "UTC"))
+    books = ScheduledPromise.of_group("books", 20, Window.campaign(START, START + HOUR, "UTC"))
+    forecast, supply = Hours([100], [80]), Supply.of_groups(one, 1)
+    plan = make_plan([toys, books], {}, forecast, START, supply)
+    assert plan.floors["books"] == min(plan.horizon, 20)
+    first = replace(toys, promise=replace(toys.promise, priority=1))
+    second = replace(books, promise=replace(books.promise, priority=2))
+    plan = make_plan([first, second], {}, forecast, START, supply)
+    assert plan.floors == {"toys": plan.horizon, "books": 0}, "a higher priority gets all it can"
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_the_largest_promise_is_not_put_off_by_all_others(overlap: bool) -> None:
+    """Five sixths of all slots are promised: at noon every promise has nearly half, and at the end all of it."""
+    sizes = {"toys": 1500, "books": 400, "garden": 600, "kitchen": 2400, "music": 1200, "art": 300}
+    promises = [ScheduledPromise.of_group(group, size, Window.day("UTC")) for group, size in sizes.items()]
+    supply = Supply.of_groups(dict.fromkeys(sizes, 10), 10)
+    if overlap:
+        promises.append(ScheduledPromise(Promise({"new": True}, at_least=300), Window.day("UTC")))
+        atoms = [(group,) for group in range(6)] + [(group, 6) for group in range(6)]
+        names = tuple(promise.selection for promise in promises)
+        supply = Supply(names, Membership.of(atoms, 7), np.array([9] * 6 + [3] * 6), 10)
+    had, plan = dict.fromkeys(promises, 0), None
+    for batch in range(8 * 24):  # four requests each
+        if batch == 8 * 12:
+            assert all(had[promise] >= 0.4 * int(promise.promise.at_least or 0) for promise in promises)
+        came = dict.fromkeys(promises, 4 * batch)
+        at = START + batch / 8 * HOUR
+        plan = make_plan(promises, had, Hours([32] * 24, [29] * 24), at, supply, plan, requests=came, until_next=4)
+        for promise, target in zip(promises, plan.targets, strict=True):
+            had[promise] += math.ceil(int(target.at_least or 0) * min(4 / plan.horizon, 1))
+    assert all(had[promise] >= int(promise.promise.at_least or 0) for promise in promises)
+
+
 def test_exposures_that_later_requests_cannot_deliver_come_now() -> None:
     # Of 400 exposures the second hour's 80 requests (lower bound) hold 320 at 4 each, less the slot that is promised to
-    # books. So 81 have to come in the first hour. By expected traffic, nearly all in the second hour, 4 would do.
+    # books. So at least 81 have to come in the first hour. By expected traffic, nearly all in the second hour, 4 would
+    # do. At a constant rate over the requests that can be counted on, it is half of them.
     promise = ScheduledPromise.of_group("toys", 400, Window.campaign(START, START + 2 * HOUR, "UTC"))
     clock = ScheduledPromise.of_group("books", 1, Window.hour("UTC"))
     forecast = Hours([100, 9_900], [80, 80])
     plan = make_plan([promise, clock], {}, forecast, START, Supply.of_groups(TOYS, 4), worst_case_traffic=1 / 3)
-    assert plan.floors == {"toys": 81, "books": 1}
+    assert plan.floors == {"toys": 200, "books": 1}
 
 
 def test_later_windows_of_other_groups_are_reserved() -> None:
@@ -167,15 +243,18 @@ def test_a_campaign_to_come_is_reserved_too_and_its_start_ends_the_period() -> N
     assert [(status.promise, status.certain) for status in plan.statuses] == [(toys, 170)]
 
 
-def test_what_must_come_is_not_put_off_plan_by_plan() -> None:
-    """Two requests may come before the next plan, or none: the next one alone gets what must come now."""
+@pytest.mark.parametrize("came", [8, 12, 54])
+def test_what_must_come_is_not_put_off_plan_by_plan(came: int) -> None:
+    """A plan before every request, and floors are met as late as possible: an hour with few requests is kept."""
     promise = ScheduledPromise.of_group("toys", 6, Window.hour("UTC"))
     forecast, supply, had = Hours([54], [49]), Supply.of_groups(TOYS, 4), 0
-    for request in range(5):  # 5 requests instead of 54
-        at = START + (request + 0.5) / 5 * HOUR
-        plan = make_plan([promise], {promise: had}, forecast, at, supply, until_next=2)
-        if plan.horizon == 1:  # all that is certain to come by the next plan
-            had += plan.floors["toys"]
+    plan = None
+    for request in range(came):
+        at = START + (request + 0.5) / came * HOUR
+        plan = make_plan(
+            [promise], {promise: had}, forecast, at, supply, plan, requests={promise: request}, until_next=2
+        )
+        had += forced(plan, 1, 4, TOYS)["toys"]
     assert had >= 6
 
 
@@ -192,10 +271,11 @@ def test_infeasible_floors_are_cut_and_reported() -> None:
     assert [status.reachable for status in plan.statuses] == [200, 200]
     assert [status.shortfall for status in plan.statuses] == [400, 0]
     assert plan.statuses[0].gives_way_to == (promises[1],)
+    # Toys cannot be kept. Books can, although they have more time: what they must have, one in each list, comes first.
     later = [promises[0], ScheduledPromise.of_group("books", 200, Window.day("UTC"))]
     assert make_plan(later, {}, Hours([100] * 24, [80] * 24), START, Supply.of_groups(TOYS, 4)).floors == {
-        "toys": 320,
-        "books": 0,
+        "toys": 240,
+        "books": 80,
     }
 
 

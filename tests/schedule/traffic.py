@@ -24,6 +24,9 @@ class Hours:
     def lower_bound(self, start: datetime, end: datetime, now: datetime | None = None) -> float:
         return self._sum(self.lower_hourly, start, end)
 
+    def sustained(self, end: datetime, now: datetime) -> float:
+        return self.expected(now, end)
+
     def _sum(self, hours: list[int], start: datetime, end: datetime) -> float:
         low, high = ((moment - START) / HOUR for moment in (start, end))
         within = (max(min(high, hour + 1) - max(low, hour), 0.0) for hour in range(len(hours)))

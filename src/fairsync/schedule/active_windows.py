@@ -127,7 +127,9 @@ class ActiveWindows:
             raise InvalidInputError("impression_rates must be fractions above 0 and at most 1.")
         return cls(now, active, spans, end, thin_out(now, sorted({end} | ends), most), used, rates)
 
-    def program(self, progress: WindowProgress, requests: Ints, ahead: int | None = None) -> Program:
+    def program(
+        self, progress: WindowProgress, requests: Ints, ahead: int | None = None, *, later: bool = True
+    ) -> Program:
         """Return the linear program, given (S,) the requests until each deadline.
 
         Parameters
@@ -138,6 +140,8 @@ class ActiveWindows:
             (S,) requests until each deadline, ascending.
         ahead
             If given, a segment of this many requests, which is spared, comes before all others.
+        later
+            Whether windows that begin later have demands, too.
         """
         requests = np.maximum.accumulate(np.asarray(requests, dtype=np.int64))
         segments = np.diff(requests, prepend=0)
@@ -156,6 +160,9 @@ class ActiveWindows:
         if ahead is not None:
             segments = np.concatenate([[ahead], segments])
             first, last = np.where(np.arange(len(first)) < len(has_window), 0, first + 1), last + 1
+        if not later:
+            n = len(has_window)
+            every, first, last, order = every[:, :n], first[:n], last[:n], order[:n]
         demands = Demands(every[0], first, last, every[3], every[4], order)
         supply = self.supply
         return Program(

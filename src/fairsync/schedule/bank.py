@@ -39,11 +39,14 @@ class Bank(NamedTuple):
         The most requests until the next plan.
     at_least, at_most : numpy.ndarray
         (selections,) bounds on the exposures to retrieve within them.
+    due : numpy.ndarray
+        (selections,) the part of ``at_least`` that shares need if their windows end with these requests.
     """
 
     horizon: int
     at_least: Ints
     at_most: Ints
+    due: Ints
 
 
 def share_bank(active: ActiveWindows, progress: WindowProgress, traffic: Traffic, until_next: int = 1) -> Bank:
@@ -57,7 +60,7 @@ def share_bank(active: ActiveWindows, progress: WindowProgress, traffic: Traffic
         Requests that are likely to come before the next plan: no horizon is shorter.
     """
     n = len(active.supply.selections)
-    at_least, at_most = np.zeros(n, dtype=np.int64), np.full(n, NO_CAP)
+    at_least, due, at_most = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64), np.full(n, NO_CAP)
     plans = []
     for p, (promise, span) in enumerate(zip(active.promises, active.spans, strict=True)):
         if span is None:
@@ -80,8 +83,9 @@ def share_bank(active: ActiveWindows, progress: WindowProgress, traffic: Traffic
     for p, rate, planned, most in plans:
         if rate:
             following = min(2 * planned, most)
-            needed = math.ceil(rate * (int(progress.requests[p]) + horizon + following))
-            missing = max(needed - int(progress.exposures[p]) - int(progress.pending[p]), 0)
-            retrieved = math.ceil(missing / active.impression_rates[active.selection[p]] - 1e-6)
-            at_least[active.selection[p]] = max(int(at_least[active.selection[p]]), retrieved)
-    return Bank(horizon, at_least, at_most)
+            for needs, ahead in ((due, horizon), (at_least, horizon + following)):
+                needed = math.ceil(rate * (int(progress.requests[p]) + ahead))
+                missing = max(needed - int(progress.exposures[p]) - int(progress.pending[p]), 0)
+                retrieved = math.ceil(missing / active.impression_rates[active.selection[p]] - 1e-6)
+                needs[active.selection[p]] = max(int(needs[active.selection[p]]), retrieved)
+    return Bank(horizon, at_least, at_most, due)

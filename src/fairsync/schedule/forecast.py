@@ -41,6 +41,10 @@ class TrafficForecast(Protocol):
         """Return a lower bound (5 % quantile) of the requests between two moments."""
         ...
 
+    def sustained(self, end: datetime, now: datetime) -> float:
+        """Return the requests from now to a moment if the present level lasts; at most the usual ones."""
+        ...
+
 
 def _nothing() -> Ints:
     return np.zeros(0, dtype=np.int64)
@@ -156,6 +160,24 @@ class Forecast:
             actual = self.expected(start, boundary, now)
             return actual + (self.lower_bound(boundary, end, now) if high > at else 0.0)
         return self.expected(start, end, now) * self._lower_ratio(low, high, at)
+
+    def sustained(self, end: datetime, now: datetime) -> float:
+        """Return the requests from now to a moment if the present level lasts; at most the usual ones.
+
+        The expected requests return to the usual level within days. Nobody knows whether traffic will.
+
+        Parameters
+        ----------
+        end
+            End of the span.
+        now
+            Start of the span. Only slots that are over by this moment are used.
+        """
+        low, high, _ = self._span(now, end, None)
+        slots, seconds = self._overlapping_slots(low, high)
+        profile = self._profile_at(low)
+        usual = profile.rates[hours_of_week(slots * self.slot, self.zone)] @ seconds
+        return float(usual) * min(profile.recent, 1.0)
 
     def coverage(self, start: datetime, end: datetime) -> float:
         """Return the fraction of the time between two moments that was observed."""

@@ -12,11 +12,12 @@ from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_positive
 from fairsync.plan import NO_CAP, blockers, least_shortfall
 from fairsync.promises.promise import Promise
+from fairsync.promises.selection import selection_name
 from fairsync.schedule.active_windows import ActiveWindows, WindowProgress
 from fairsync.schedule.bank import share_bank
 from fairsync.schedule.datetimes import check_aware
 from fairsync.schedule.promise_status import PromiseStatus
-from fairsync.schedule.targets import next_targets
+from fairsync.schedule.targets import Owed, next_targets
 from fairsync.schedule.traffic import Traffic
 from fairsync.schedule.window import Span
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from fairsync.plan import Program, ShortfallPlan
     from fairsync.schedule.forecast import TrafficForecast
     from fairsync.schedule.promise import ScheduledPromise
-    from fairsync.schedule.seasonal_profile import Ints
+    from fairsync.schedule.seasonal_profile import Bools, Ints
     from fairsync.schedule.supply import Supply
     from fairsync.schedule.targets import PlanTargets
 
@@ -127,12 +128,11 @@ def make_plan(
     worst_case_traffic: float = WORST_CASE_TRAFFIC,
     until_next: int = 1,
 ) -> Plan:
-    r"""Return the targets of the current period, and the status of each promise.
+    """Return what to aim at until the next plan, and the status of each promise.
 
-    A promise that ends with the period needs all the exposures that it misses. A longer one needs its share by
-    expected traffic, :math:`D_p \, E_{period} / E_{p}`, and at least the exposures that worst-case traffic after
-    the period could not deliver, by the linear program of :mod:`fairsync.plan`. Plan again with newer counts when
-    traffic differs from the forecast, or when the horizon has passed.
+    A promise should get the same part of its missing exposures in every request until its end. It must get soon what it
+    would miss if traffic fell to the worst case, by the linear program of :mod:`fairsync.plan`. Plan again with newer
+    counts when traffic differs from the forecast, or when the horizon has passed.
 
     Parameters
     ----------
@@ -185,14 +185,18 @@ def make_plan(
     traffic = Traffic.of(forecast, active, worst_case_traffic)
     until_next = check_positive(until_next, "until_next")
     bank = share_bank(active, progress, traffic, until_next)
-    targets = next_targets(active, progress, traffic, bank, until_next)
+    owed = None if previous is None else _owed(active, progress, previous)
+    at_expected = active.program(progress, traffic.expected.astype(np.int64))
+    by_expected = least_shortfall(at_expected)
+    reachable = _reachable(active, progress, traffic, by_expected)
+    targets = next_targets(active, progress, traffic, bank, until_next, reachable, owed)
     return Plan(
         Span(active.now, active.end),
         _as_promises(active, targets),
         targets.horizon,
         float(traffic.expected[0]),
         float(traffic.lower_bound[0]),
-        _statuses(active, progress, forecast, traffic, previous),
+        _statuses(active, progress, forecast, traffic, at_expected, by_expected, previous),
     )
 
 
@@ -208,6 +212,34 @@ def _progress(
         np.array([int(pending.get(promise.selection, 0)) for promise in promises], dtype=np.int64),
         np.array([int(requests.get(promise, 0)) for promise in promises], dtype=np.int64),
     )
+
+
+def _reachable(active: ActiveWindows, progress: WindowProgress, traffic: Traffic, by_expected: ShortfallPlan) -> Bools:
+    """Return (P,) which promises can be kept beside the others under way, but for chance."""
+    found = np.zeros(len(active.promises), dtype=np.bool_)
+    if by_expected.shortfall[: len(active.with_window)].any():
+        by_expected = least_shortfall(active.program(progress, traffic.best_case, later=False))
+    found[active.with_window] = by_expected.shortfall[: len(active.with_window)] == 0
+    return found
+
+
+def _owed(active: ActiveWindows, progress: WindowProgress, previous: Plan) -> Owed | None:
+    """Return what the previous plan asked for and did not get yet; None if its requests have come."""
+    before = {(last.promise, last.span): last for last in previous.statuses}
+    pairs = [
+        (p, last)
+        for p, (promise, span) in enumerate(zip(active.promises, active.spans, strict=True))
+        if span is not None and (last := before.get((promise, span))) is not None
+    ]
+    came = max((int(progress.requests[p]) - last.requests for p, last in pairs), default=previous.horizon)
+    if not 0 <= came < previous.horizon:
+        return None
+    asked = {selection_name(target.where): int(target.at_least or 0) for target in previous.targets}
+    left = np.zeros(len(active.supply.selections), dtype=np.int64)
+    for p, last in pairs:
+        gained = int(progress.exposures[p]) - last.exposures
+        left[active.selection[p]] = max(asked.get(active.promises[p].selection, 0) - gained, 0)
+    return Owed(previous.horizon - came, left)
 
 
 def _as_promises(active: ActiveWindows, targets: PlanTargets) -> tuple[Promise, ...]:
@@ -238,12 +270,13 @@ def _statuses(
     progress: WindowProgress,
     forecast: TrafficForecast,
     traffic: Traffic,
+    at_expected: Program,
+    by_expected: ShortfallPlan,
     previous: Plan | None,
 ) -> tuple[PromiseStatus, ...]:
     before = {(last.promise, last.span): last for last in previous.statuses} if previous else {}
     expected, lower_bound = traffic.expected.astype(np.int64), traffic.lower_bound
-    at_expected, at_lower_bound = (active.program(progress, until) for until in (expected, lower_bound))
-    by_expected, by_lower_bound = (least_shortfall(one) for one in (at_expected, at_lower_bound))
+    by_lower_bound = least_shortfall(active.program(progress, lower_bound))
     ahead = expected[active.deadline]
     floors, caps = active.floors(progress, ahead), active.caps(progress, ahead)
     shortfall = _counted_shortfall(active, progress, ahead, by_expected)

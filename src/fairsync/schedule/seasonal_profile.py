@@ -56,11 +56,14 @@ class SeasonalProfile:
         Present traffic as a multiple of the weekly pattern.
     at : int
         The moment, in Unix seconds.
+    recent : float
+        The level without limits.
     """
 
     rates: Floats
     level: float
     at: int
+    recent: float = 1.0
 
     def requests(self, cells: Ints, starts: Ints, seconds: Floats) -> Floats:
         """Return the expected requests of intervals, given their hour of the week, start and length."""
@@ -112,7 +115,7 @@ def fit_profile(starts: Ints, requests: Ints, cells: Ints, seconds: int, at: int
     if level_prior == 0:
         return SeasonalProfile(rates, 1.0, at)
     level = (recent @ requests + level_prior) / (recent @ rates[cells] * seconds + level_prior)
-    return SeasonalProfile(rates, float(np.clip(level, _MIN_LEVEL, _MAX_LEVEL)), at)
+    return SeasonalProfile(rates, float(np.clip(level, _MIN_LEVEL, _MAX_LEVEL)), at, float(level))
 
 
 def hours_of_week(starts: Ints, zone: str) -> Ints:

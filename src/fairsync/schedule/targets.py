@@ -7,20 +7,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fairsync.catalog.atoms import Membership
-from fairsync.plan import NO_CAP, give_way, least_shortfall
+from fairsync.plan import NO_CAP, least_shortfall
+from fairsync.plan.lowering import lower_floors
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.schedule.worst_case import worst_case_requests
 
 if TYPE_CHECKING:
     from fairsync.schedule.active_windows import ActiveWindows, WindowProgress
     from fairsync.schedule.bank import Bank
-    from fairsync.schedule.seasonal_profile import Floats, Ints
+    from fairsync.schedule.seasonal_profile import Bools, Floats, Ints
     from fairsync.schedule.traffic import Traffic
 
 _ROUNDING = 1e-6
-# Traffic may fall to the worst case after this part of the requests of the period, or after the next plan.
-_SOON = 0.02
+# What must come forward comes within this part of the requests until its deadline, or at one exposure in each list.
+_STRETCH = 0.15
+# The part of the slots that may be needed for what comes forward, if it is for more selections than a list has slots.
+_FILLED = 0.8
+# The time to find out how much of the targets of selections that overlap fits, before a quick rule decides.
+_SECONDS = 2.0
 
 
 class PlanTargets(NamedTuple):
@@ -60,14 +64,34 @@ def apportion(total: int, weights: list[int]) -> list[int]:
     return shares
 
 
+class Owed(NamedTuple):
+    """What a plan asked for and did not get yet.
+
+    Attributes
+    ----------
+    requests : int
+        The requests that are left of its horizon.
+    exposures : numpy.ndarray
+        (selections,) the exposures that are left of its targets.
+    """
+
+    requests: int
+    exposures: Ints
+
+
 def next_targets(
-    active: ActiveWindows, progress: WindowProgress, traffic: Traffic, bank: Bank, until_next: int
+    active: ActiveWindows,
+    progress: WindowProgress,
+    traffic: Traffic,
+    bank: Bank,
+    until_next: int,
+    reachable: Bools,
+    owed: Owed | None = None,
 ) -> PlanTargets:
     """Return what to aim at until the next plan.
 
-    A promise should get the part of its missing exposures that the requests of the period are of those until its end.
-    It must get what it would miss if traffic fell to the worst case after the next few requests. If that is more than
-    it should have of these requests, the targets are for them alone; otherwise they are for the period.
+    A promise should get the same part of its missing exposures in every request until its end. It must get, step by
+    step, what it would miss if traffic fell to the worst case. The horizon is the shortest of these steps.
 
     Parameters
     ----------
@@ -79,91 +103,88 @@ def next_targets(
         What shares need.
     until_next
         Requests that are likely to come before the next plan.
+    reachable
+        (P,) Whether expected requests can keep each promise beside the others.
+    owed
+        What the previous plan asked for and did not get yet: what must come is not put off.
     """
     # What comes before the next plan needs targets. But a plan for more requests than come by then would put off what
     # must come, plan by plan: so few requests are counted on only as far as chance leaves them.
     certain = worst_case_requests(until_next, until_next, 1.0)
-    likely = until_next if 2 * certain >= until_next else certain
-    least = max(min(likely, math.ceil(traffic.expected[0])), 1)
-    most = max(int(traffic.lower_bound[0]), least)
-    paced = _paced_exposures(active, progress, traffic)
-    soon, must = _needed_soon(active, progress, traffic, least, most, paced)
-    horizon = max(min(soon, bank.horizon), 1)
-    needed = np.maximum(np.ceil(must * (horizon / soon) - _ROUNDING).astype(np.int64), bank.at_least)
-    should = np.floor(paced * (horizon / most) + 0.5).astype(np.int64)
-    return _fitted(active, horizon, needed, np.maximum(should, needed), np.minimum(bank.at_most, NO_CAP))
+    least = max(until_next if 2 * certain >= until_next else certain, 1)
+    missing = active.retrieved(active.missing(progress, _until_end(active, traffic)))
+    forward = _brought_forward(active, progress, traffic, missing)
+    rate, lists = _steps(active, traffic, missing, forward)
+    horizon = min(max(_until_next_deadline(active, traffic, missing), 1), bank.horizon)
+    horizon = max(min(horizon, max(int(lists.min(initial=np.inf) + 0.5), least)) if (forward > 0).any() else horizon, 1)
+    step = rate * horizon
+    late = np.zeros_like(forward) if owed is None else np.minimum(owed.exposures, forward)
+    if owed is not None and (late > 0).any():
+        horizon = min(horizon, owed.requests)
+        step = np.maximum(rate * horizon, late * (horizon / owed.requests))
+    must: Ints = np.where(horizon >= lists - 0.5, forward, np.minimum(_rounded_up(step), forward)).astype(np.int64)
+    pace = _paced_exposures(active, traffic.lower_bound, missing, horizon)
+    low = np.minimum(traffic.lower_bound, traffic.sustained.astype(np.int64))
+    first = np.maximum(np.minimum(must, _paced_exposures(active, low, missing, horizon)), bank.at_least)
+    can_be_kept = bank.at_least.copy()
+    np.maximum.at(can_be_kept, active.selection[reachable], missing[reachable])
+    shares, before, after = _ranks(active, missing)
+    kept = [np.minimum(one, can_be_kept) for one in (bank.due, first, must, pace)]
+    ranks = [shares, before, before + 1, before + 2, after, after + 1]
+    return _fitted(active, horizon, [*kept, must, pace], ranks, np.minimum(bank.at_most, NO_CAP))
 
 
-def _needed_soon(
-    active: ActiveWindows, progress: WindowProgress, traffic: Traffic, least: int, most: int, paced: Ints
-) -> tuple[int, Floats]:
-    """Return a number of requests, and (selections,) what must come within them.
-
-    These are the requests during which the nearest selections that are behind need all that lists can hold, but at
-    least ``least`` and at most ``most``. If none is behind, they are ``most``.
-    """
-    held, membership = active.supply.most, active.supply.membership
-    missing = np.zeros(len(held), dtype=np.int64)
-    np.maximum.at(missing, active.selection, active.retrieved(active.missing(progress, _until_end(active, traffic))))
-
-    ranks, k = _ranks(active), active.supply.k
-
-    def needed(soon: int) -> Floats:
-        """Return (selections,) what must come within some requests, if it is more than at the usual pace."""
-        first = least_shortfall(active.program(progress, traffic.worst_case_after(soon), ahead=soon)).exposures[:, 0]
-        must = np.minimum(membership.sums(first), missing)  # an atom may have more, for other selections
-        if active.supply.is_disjoint and float(first.sum()) >= soon * k - _ROUNDING:
-            must = _in_proportion(must, missing, _least_needed(active, progress, traffic, soon), ranks)
-        return np.where(must > paced * (soon / most) + _ROUNDING, must, 0.0)
-
-    found: tuple[int, Floats] | None = None
-    behind = np.zeros(len(held), dtype=bool)
-    while found is None or found[0] < most:
-        soon = min(2 * found[0], most) if found else max(least, math.ceil(_SOON * most))
-        must = needed(soon)
-        if found is None:
-            behind = must > 0
-            if not behind.any():
-                return most, must if soon == most else needed(most)
-            behind &= ranks == ranks[behind].min()
-        if float(must[behind].sum()) < soon * k - _ROUNDING and (must < soon * held - _ROUNDING)[behind].any():
-            near = max(math.floor(float((must[behind] / held[behind]).min())), least)
-            return found or (near, np.minimum(must, near * held))
-        found = soon, must
-    return found
-
-
-def _least_needed(active: ActiveWindows, progress: WindowProgress, traffic: Traffic, soon: int) -> Ints:
-    """Return (selections,) what must come within some requests although no other selection needed any slot.
-
-    Later requests, of which only the lower bound comes, could not hold it.
-    """
-    held, until = active.supply.most, traffic.lower_bound[active.deadline]
-    missing = active.retrieved(active.missing(progress, until))
-    least = np.zeros(len(held), dtype=np.int64)
-    np.maximum.at(least, active.selection, missing - np.maximum(until - soon, 0) * held[active.selection])
-    return np.minimum(least, soon * held)
-
-
-def _in_proportion(must: Floats, missing: Ints, least: Ints, ranks: Ints) -> Floats:
-    """Return needs with the same total for each rank, in proportion to what is missing, but at least ``least``.
-
-    Selections that compete for all slots could get them in any order. In proportion, none waits until the end.
+def _rounded_up(parts: Floats) -> Floats:
+    """Return whole numbers whose sum is that of the parts, rounded up: many short horizons put nothing off.
 
     Examples
     --------
-    >>> missing, ranks = np.array([8, 9, 3]), np.array([1, 1, 2])
-    >>> for least in ([0, 5, 0], [8, 8, 0]):
-    ...     _in_proportion(np.array([0.0, 9.0, 3.0]), missing, np.array(least), ranks).round(3)
-    array([2.667, 6.333, 3.   ])
-    array([4.5, 4.5, 3. ])
+    >>> _rounded_up(np.array([0.2, 1.5, 0.4])).tolist()
+    [0.0, 2.0, 1.0]
     """
-    least = np.minimum(least, missing)
-    more, n = (missing - least).astype(np.float64), int(ranks.max(initial=0)) + 1
-    total, first, rest = (np.bincount(ranks, values, n) for values in (must, least, more))
-    scale = np.minimum(total / np.maximum(first, 1.0), 1.0)
-    part = np.clip((total - first) / np.maximum(rest, 1.0), 0.0, 1.0)
-    return scale[ranks] * least + part[ranks] * more
+    whole: Floats = np.floor(parts + _ROUNDING)
+    more = math.ceil(float(parts.sum() - whole.sum()) - _ROUNDING)
+    whole[np.argsort(whole - parts, kind="stable")[: max(more, 0)]] += 1.0
+    return whole
+
+
+def _brought_forward(active: ActiveWindows, progress: WindowProgress, traffic: Traffic, missing: Ints) -> Ints:
+    """Return (selections,) what would be missed if traffic fell to the worst case now: it has to come before."""
+    most = np.zeros(len(active.supply.selections), dtype=np.int64)
+    np.maximum.at(most, active.selection, missing)
+    program = active.program(progress, traffic.worst_case, ahead=int(most.sum()) + 1)  # as many as could be needed
+    first = active.supply.membership.sums(least_shortfall(program).exposures[:, 0])
+    # An atom may have more, for other selections.
+    forward: Ints = np.minimum(np.ceil(first - _ROUNDING).astype(np.int64), most)
+    return forward
+
+
+def _steps(active: ActiveWindows, traffic: Traffic, missing: Ints, forward: Ints) -> tuple[Floats, Floats]:
+    """Return (selections,) at how many exposures per request, and in how many requests, what must be comes forward.
+
+    A small need comes at one exposure in each list, a large one within a part of the requests until its deadline. So
+    lists are not filled with a single selection, which is expensive.
+    """
+    part = np.minimum(forward[active.selection], missing)
+    held = np.maximum(active.supply.most[active.selection], 1)
+    stretch = np.minimum(part, _STRETCH * traffic.sustained[active.deadline])
+    requests = np.maximum(np.maximum(stretch, part / held), 1.0)
+    # Where no list has a place for one of each, all that must come until a deadline needs this many requests.
+    n, k = len(active.deadlines), active.supply.k
+    crowded = np.cumsum(np.bincount(active.deadline, part > 0, n)) > k
+    until = np.cumsum(np.bincount(active.deadline, part, n)) / (_FILLED * k)
+    requests = np.maximum(requests, np.where(crowded, until, 0.0)[active.deadline])
+    rate, lists = np.zeros(len(forward)), np.full(len(forward), np.inf)
+    np.maximum.at(rate, active.selection, part / requests)
+    fastest = (part > 0) & (part / requests >= rate[active.selection] - _ROUNDING)
+    np.minimum.at(lists, active.selection[fastest], requests[fastest])
+    return rate, lists
+
+
+def _until_next_deadline(active: ActiveWindows, traffic: Traffic, missing: Ints) -> int:
+    """Return the requests that can be counted on until the first window ends that misses something."""
+    first = active.deadline[missing > 0].min(initial=len(active.deadlines) - 1)
+    return int(traffic.lower_bound[first])
 
 
 def _until_end(active: ActiveWindows, traffic: Traffic) -> Ints:
@@ -172,74 +193,102 @@ def _until_end(active: ActiveWindows, traffic: Traffic) -> Ints:
     return requests
 
 
-def _paced_exposures(active: ActiveWindows, progress: WindowProgress, traffic: Traffic) -> Ints:
-    """Return (selections,) the exposures to retrieve in the period, in proportion to expected traffic.
+def _paced_exposures(active: ActiveWindows, requests: Ints, missing: Ints, horizon: int) -> Ints:
+    """Return (selections,) the exposures to retrieve within some requests, at a constant rate until each deadline.
 
     Promises with the same deadline are apportioned together, so that rounding does not inflate their sum.
     """
-    every = active.retrieved(active.missing(progress, _until_end(active, traffic)))
     most = np.zeros(len(active.supply.selections), dtype=np.int64)
-    for s, until in enumerate(traffic.expected.tolist()):
+    for s, until in enumerate(requests.tolist()):
         ending = np.flatnonzero(active.deadline == s)
-        missing = every[ending].tolist()
-        fraction = float(traffic.expected[0]) / until if until > 0 else 1.0
-        # The tolerance keeps an integer that floating-point arithmetic made slightly too large.
-        paced = apportion(min(sum(missing), math.ceil(sum(missing) * fraction - _ROUNDING)), missing)
+        whole = missing[ending].tolist()
+        fraction = min(horizon / until, 1.0) if until > 0 else 1.0
+        paced = apportion(math.floor(sum(whole) * fraction + 0.5), whole)
         np.maximum.at(most, active.selection[ending], np.array(paced, dtype=np.int64))
     return most
 
 
-def _fitted(active: ActiveWindows, horizon: int, must: Ints, should: Ints, at_most: Ints) -> PlanTargets:
-    """Return targets that the requests of the horizon can deliver, lowered by priority where they could not."""
+def _fitted(active: ActiveWindows, horizon: int, needs: list[Ints], ranks: list[Ints], at_most: Ints) -> PlanTargets:
+    """Return targets that the requests of the horizon can deliver, lowered where they could not, last ranks first.
+
+    Parameters
+    ----------
+    active, horizon
+        The windows, and the requests.
+    needs, ranks
+        (selections,) for each selection several needs, one after another, and when it is their turn.
+    at_most
+        (selections,) upper bounds.
+    """
     supply, total = active.supply, horizon * active.supply.k
     limits = supply.k if active.list_limits is None else active.list_limits
     upper = np.minimum(np.minimum(at_most, horizon * limits), horizon * supply.most)
-    must, should = np.minimum(must, upper), np.minimum(should, upper)
+    # Each need contains those before it.
+    needs = [np.minimum(one, upper) for one in np.maximum.accumulate(needs)]
+    should = needs[-1]
     if supply.is_disjoint:
         if int(should.sum()) > total:
-            should = _in_order(must, should, _ranks(active), total)
+            should = _in_order(needs, ranks, total)
         return PlanTargets(horizon, should, at_most)
-    # Every selection twice: once for what it must have, once for what it should have.
-    n, table = len(must), supply.membership
-    both = np.concatenate([table.promises, table.promises + n])
-    atoms = np.repeat(np.arange(table.n_atoms), np.diff(table.offsets))
-    order = np.lexsort((both, np.tile(atoms, 2)))
-    ranks = _ranks(active)
-    bounds = PlanBounds(
-        Membership(2 * n, both[order], 2 * table.offsets),
-        np.concatenate([must, should]),
-        np.tile(upper, 2),
-        np.minimum(horizon * supply.capacities, total),
-        total,
-    )
-    lower = give_way(bounds, np.concatenate([2 * ranks, 2 * ranks + 1])).lower
-    return PlanTargets(horizon, np.maximum(lower[:n], lower[n:]), at_most)
+    whole, order = np.array(needs), np.array(ranks)
+    tiers = [np.where(order <= rank, whole, 0).max(axis=0) for rank in np.unique(order[whole > 0]).tolist()]
+    most = np.minimum(horizon * supply.capacities, total)
+    bounds = PlanBounds(supply.membership, np.zeros_like(should), upper, most, total)
+    return PlanTargets(horizon, lower_floors(bounds, tiers or [should], seconds=_SECONDS)[0], at_most)
 
 
-def _ranks(active: ActiveWindows) -> Ints:
-    """Return (selections,) which of them comes first, by priority and then by deadline, 1 first."""
-    most = len(active.deadlines)
-    first = np.full(len(active.supply.selections), np.iinfo(np.int64).max)
-    with_window = active.with_window
-    keys = active.priority[with_window] * most + active.deadline[with_window]
-    np.minimum.at(first, active.selection[with_window], keys)
-    return np.unique(first, return_inverse=True)[1].astype(np.int64) + 1
+def _ranks(active: ActiveWindows, missing: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return (selections,) when it is each one's turn, 1 first: for shares, for what can be kept, for what cannot.
+
+    By priority. Within a priority, what shares need now comes first: they hold whenever a window ends. Then comes what
+    can be kept, and then what cannot, near deadlines of windows that miss something first. The two numbers after each
+    of the last two are free.
+    """
+    n, deadlines = len(active.supply.selections), len(active.deadlines)
+    some = active.with_window
+    last = np.where(missing[some] > 0, active.deadline[some], deadlines - 1)
+    first = np.full(n, np.iinfo(np.int64).max)
+    np.minimum.at(first, active.selection[some], active.priority[some] * deadlines + last)
+    priority, deadline = np.divmod(first, deadlines)
+    place = np.unique(priority, return_inverse=True)[1].astype(np.int64)
+    shares = 1 + place * (6 * deadlines + 1)
+    before = shares + 1 + 3 * deadline
+    return shares, before, before + 3 * deadlines
 
 
-def _in_order(must: Ints, should: Ints, ranks: Ints, total: int) -> Ints:
-    """Return targets of selections that share no item, rank by rank: what they must have, then what they should have.
+def _in_order(needs: list[Ints], ranks: list[Ints], total: int) -> Ints:
+    """Return targets of selections that share no item, rank by rank.
 
-    Where the slots run out, small needs come first: as many selections as possible get all of it.
+    Where the slots run out, what comes beyond the first needs of promises that can be kept is divided in proportion, so
+    that the largest is not put off by all others. Otherwise small needs come first: as many as possible get all of it.
+
+    Parameters
+    ----------
+    needs, ranks
+        (selections,) for each selection several needs, each of which contains those before it, and their ranks. The
+        third and the fourth are divided in proportion.
+    total
+        The slots.
 
     Examples
     --------
-    >>> _in_order(np.array([0, 4, 0]), np.array([5, 9, 7]), np.array([1, 2, 2]), 13).tolist()
-    [5, 8, 0]
+    >>> share, first, must = np.array([1, 0, 0]), np.array([1, 4, 2]), np.array([5, 10, 8])
+    >>> ranks = [np.array([1, 1, 1]), np.array([2, 5, 5]), np.array([3, 6, 6])]
+    >>> [_in_order([share, first, must], ranks, total).tolist() for total in (9, 17)]
+    [[5, 2, 2], [5, 7, 5]]
     """
-    needs = np.concatenate([must, should - must])
-    order = np.lexsort((needs, np.repeat([0, 1], len(must)), np.tile(ranks, 2)))
-    more = needs[order]
-    given: Ints = np.zeros_like(needs)
-    given[order] = np.minimum(more, np.maximum(total - (np.cumsum(more) - more), 0))
-    whole: Ints = given[: len(must)] + given[len(must) :]
-    return whole
+    more = np.diff(np.array(needs), axis=0, prepend=0)
+    order = np.array(ranks)
+    given: Ints = np.zeros_like(more)
+    for rank in np.unique(order[more > 0]).tolist():
+        copies, selections = np.nonzero(order == rank)
+        whole = more[copies, selections]
+        if 2 <= copies[0] <= 3:
+            part = np.array(apportion(min(total, int(whole.sum())), whole.tolist()), dtype=np.int64)
+        else:
+            part, small_first = np.zeros_like(whole), np.argsort(whole, kind="stable")
+            part[small_first] = np.diff(np.minimum(np.cumsum(whole[small_first]), total), prepend=0)
+        given[copies, selections] = part
+        total -= int(part.sum())
+    targets: Ints = given.sum(axis=0)
+    return targets

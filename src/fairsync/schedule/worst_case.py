@@ -30,5 +30,20 @@ def worst_case_requests(expected: float, lower_bound: float, worst_case_traffic:
     >>> worst_case_requests(12, lower_bound=12, worst_case_traffic=1)
     2
     """
-    by_chance = expected - _NORMAL_QUANTILE * math.sqrt(expected) + (_NORMAL_QUANTILE**2 - 1) / 6
-    return max(int(min(lower_bound, worst_case_traffic * expected, by_chance)), 0)
+    return max(int(min(lower_bound, worst_case_traffic * expected, by_chance(expected, -_NORMAL_QUANTILE))), 0)
+
+
+def best_case_requests(expected: float) -> int:
+    """Return the number of requests that chance alone would exceed once in a thousand times, at least 1.
+
+    Examples
+    --------
+    >>> best_case_requests(0.0), best_case_requests(12.0)
+    (2, 25)
+    """
+    return math.ceil(by_chance(expected, _NORMAL_QUANTILE))
+
+
+def by_chance(expected: float, deviations: float) -> float:
+    """Return the requests that are some standard deviations from their mean, if they come independently."""
+    return expected + deviations * math.sqrt(expected) + (deviations**2 - 1) / 6

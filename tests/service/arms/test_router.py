@@ -21,6 +21,7 @@ from fairsync.ledger.reader import LedgerReader
 from fairsync.schedule import ScheduledPromise, Window
 from fairsync.service.arms.arm_settings import make_assignment
 from fairsync.service.arms.promised_items import PromisedItems
+from fairsync.service.catalog_settings import open_items
 from fairsync.service.client import Client
 from fairsync.service.run import make_services
 from fairsync.service.settings import load_settings
@@ -57,7 +58,8 @@ share = 0.5
 
 @contextmanager
 def served(path: Path) -> Iterator[tuple[str, Any]]:
-    services, app = make_services(load_settings(path, {}))
+    settings = load_settings(path, {})
+    services, app = make_services(settings, open_items(settings))
     server = uvicorn.Server(uvicorn.Config(app, port=0, http="httptools", ws="none", log_config=None))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -158,8 +160,9 @@ def test_a_change_of_arms_in_the_middle_of_a_window_is_refused(config: Path) -> 
     with served(config):
         pass
     config.write_text(CONFIG.replace("share = 0.5", "share = 0.3", 1).replace("share = 0.5", "share = 0.7", 1))
+    settings = load_settings(config, {})
     with pytest.raises(InvalidInputError, match=r"cannot be changed in the middle of a window.*another name"):
-        make_services(load_settings(config, {}))
+        make_services(settings, open_items(settings))
     config.write_text(config.read_text().replace('"november"', '"december"'))
     with served(config) as (url, _):
         assert [arm["share"] for arm in httpx.get(f"{url}/v1/arms", timeout=60).json()["arms"]] == [0.3, 0.7]

@@ -39,6 +39,8 @@ def shop() -> NewsShop:
     made = NewsShop(["Toys", "Books", "Garden"], [first, second], utc("2026-03-03T00:00"))
     made.advance(hours=8)
     made.advance(hours=4, traffic=0.1)
+    made.estimate_cost()  # the second promise was never subsidised
+    made.promise_service.refresh()
     return made
 
 

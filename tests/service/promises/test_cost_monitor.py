@@ -16,7 +16,7 @@ from service.running import shop_catalog, small_service
 
 DAY = Window.day("UTC")
 LABELS = ["Toys", "Books", "Garden", "Kitchen"]
-PROMISES = [ScheduledPromise.of_group("Toys", 1900, DAY), ScheduledPromise.of_group("Books", 1500, DAY)]
+PROMISES = [ScheduledPromise.of_group("Toys", 2600, DAY), ScheduledPromise.of_group("Books", 2000, DAY)]
 
 
 def make_shop() -> SimulatedShop:

@@ -109,6 +109,10 @@ class ReportedInTime:
         """Return the requests that can be counted on between two moments and are reported by the second."""
         return self.traffic.lower_bound(start, self._last(start, end), now)
 
+    def sustained(self, end: datetime, now: datetime) -> float:
+        """Return the requests from now to a moment that are reported by then, if the present level lasts."""
+        return self.traffic.sustained(self._last(now, end), now)
+
     def _last(self, start: datetime, end: datetime) -> datetime:
         return max(start, end - timedelta(seconds=self.within))
 

@@ -253,6 +253,10 @@ class _CheckpointedTraffic:
         self.checkpoint()
         return self.traffic.lower_bound(start, end, now)
 
+    def sustained(self, end: datetime, now: datetime) -> float:
+        self.checkpoint()
+        return self.traffic.sustained(end, now)
+
 
 def _log_warnings(statuses: Sequence[PromiseStatus], now: datetime) -> None:
     """Log each promise of which it has just become known that it may be missed, or will be."""

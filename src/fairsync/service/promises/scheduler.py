@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+import time
 from collections import deque
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -54,6 +55,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # Seconds between two saves, at most: they keep the traffic that the forecast has observed.
 _SAVE_SECONDS = 60.0
+# Requests wait for a plan. If one takes longer than this, in seconds, passed horizons make others for at most this part
+# of the time.
+_LONG_PLAN = 0.5
+_PLANNING = 0.1
 # Plans that show how many requests come between two of them.
 _PLANS = 8
 # Seconds until the next plan, at most, for which requests are forecast.
@@ -131,7 +136,7 @@ class Scheduler:
         self._rule = ExposureRule(count, report_within)
         self.planner = Planner(coordinator, self._rule, worst_case_traffic, attribute, catalog)
         self._clock, self._plan_seconds = clock, plan_seconds
-        self._saved_at = self._planned_at = self._loaded_at = 0.0
+        self._saved_at = self._planned_at = self._loaded_at = self._rests_until = 0.0
         self._planned_requests: int | None = None  # requests ever at the last plan
         self._came: deque[int] = deque(maxlen=_PLANS)  # requests between two plans
         self._leadership = Leadership(coordinator)
@@ -173,7 +178,9 @@ class Scheduler:
             planned = True
             if self._is_over(now):
                 self._begin_period(now)
-            elif exceeded or now.timestamp() - self._planned_at >= self._plan_seconds:
+            elif (exceeded and time.monotonic() >= self._rests_until) or (
+                now.timestamp() - self._planned_at >= self._plan_seconds
+            ):
                 self._make_plan(now)
             else:
                 planned = False
@@ -435,6 +442,7 @@ class Scheduler:
 
     def _make_plan(self, now: datetime, *, begins_period: bool = False, saves: bool = False) -> None:
         """Plan, and set the coordinator's targets; with `saves`, save the state in the same transaction."""
+        began = time.thread_time()
         start, since, until_next = None, None, self._requests_until_next_plan(now)
         promises = tuple(one for one in self.state.promises.values() if one.window.end is None or one.window.end > now)
         self._save_columns(promises, now)
@@ -470,6 +478,9 @@ class Scheduler:
             promises=targets, since=since,
         )  # fmt: skip
         self.state, self._planned_at = state, now.timestamp()
+        seconds = time.thread_time() - began
+        if seconds > _LONG_PLAN:
+            self._rests_until = time.monotonic() + seconds / _PLANNING
         if tuple(self.coordinator.labels) != self.state.labels:  # the coordinator may count every slot, too
             self.save_labels(self.coordinator.labels)
         self._archive.observe({one: name for name, one in state.promises.items()}, plan.statuses, now)
