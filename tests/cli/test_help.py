@@ -1,5 +1,7 @@
 """Help pages."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -10,8 +12,9 @@ from fairsync.cli import app
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    below = getattr(command, "commands", {})
-    return [path, *(found for name, one in below.items() for found in commands(one, (*path, name)))]
+    context = typer.Context(command)
+    below = command.list_commands(context) if hasattr(command, "commands") else []
+    return [path, *(found for name in below for found in commands(command.get_command(context, name), (*path, name)))]
 
 
 @pytest.mark.parametrize("path", commands(typer.main.get_command(app)), ids=" ".join)
@@ -20,3 +23,17 @@ def test_flags_have_no_type(path: tuple[str, ...]) -> None:
     assert shown.exit_code == 0
     assert "--help" in shown.stdout
     assert "bool" not in shown.stdout
+
+
+def test_a_command_does_not_import_the_others() -> None:
+    """Memory of a service: polars and training are of other commands."""
+    code = "import sys; from fairsync.cli import app; app(standalone_mode=False); print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code, "check", "--help"], capture_output=True, text=True, check=True)
+    loaded = set(ended.stdout.split())
+    assert "fairsync.cli.check" in loaded
+    assert not loaded & {"fairsync.cli.demo", "fairsync.data", "polars", "torch"}
+
+
+def test_a_misspelled_command_is_suggested() -> None:
+    ended = CliRunner().invoke(app, ["serv"], env={"COLUMNS": "100", "NO_COLOR": "1"})
+    assert "Did you mean 'serve'" in ended.output

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer import Context
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -182,8 +183,10 @@ def test_an_option_that_is_repeated_is_an_error(option: list[str], folder: Path)
 
 def test_every_command_refuses_repeated_options() -> None:
     def commands(group: Any) -> list[Any]:
-        below = getattr(group, "commands", None)
-        return [group] if below is None else [one for child in below.values() for one in commands(child)]
+        if not hasattr(group, "commands"):
+            return [group]
+        context = Context(group)
+        return [one for name in group.list_commands(context) for one in commands(group.get_command(context, name))]
 
     found = commands(get_command(app))
     assert len(found) > 15

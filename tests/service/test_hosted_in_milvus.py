@@ -5,16 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 import fairsync as fs
 from service.running import shop_catalog
 from service.service_process import ServiceProcess, wait_until
-from service.test_hosted import PROMISES, write_settings
+from service.test_hosted import PROMISES, check_deletion, write_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.milvus_server import MilvusServer
+
+
+@pytest.mark.usefixtures("midday")
+@pytest.mark.parametrize("has_copy", [True, False])
+def test_an_item_that_is_deleted_between_search_and_settle(
+    has_copy: bool, tmp_path: Path, milvus_server: MilvusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = write_settings(tmp_path, "milvus", milvus_server.uri, f"deleted_{has_copy}")
+    check_deletion(settings, has_copy, tmp_path, monkeypatch)
 
 
 def test_promises_are_kept_and_items_changed(tmp_path: Path, milvus_server: MilvusServer) -> None:

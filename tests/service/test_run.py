@@ -21,7 +21,8 @@ import pytest
 
 from fairsync.catalog import Catalog
 from fairsync.catalog.files import save_catalog
-from fairsync.errors import BackendUnavailableError, InvalidInputError
+from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
+from fairsync.ledger import SqlLedger
 from fairsync.models import train_svd
 from fairsync.ragged import Ragged
 from fairsync.service.client import Client
@@ -159,6 +160,31 @@ def test_whoever_cannot_start_has_not_touched_the_ledger(tmp_path: Path) -> None
     with pytest.raises(InvalidInputError, match="cannot listen on no-such-host"):
         bind(HttpSettings(host="no-such-host.invalid"))
     assert sorted(os.listdir(tmp_path)) == ["items", "service.toml"]
+
+
+def test_all_that_is_wrong_is_said_before_the_port(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        lines = '[model]\npath = "nowhere"\n' + PROMISES.replace("wine", "wyne")
+        settings = load_settings(configured(tmp_path, lines, port=other.getsockname()[1]), {})
+        with pytest.raises(InvalidInputError, match=r"Did you mean 'wine'(.|\n)*nowhere"):
+            serve(settings)
+    assert sorted(os.listdir(tmp_path)) == ["items", "service.toml"]
+
+
+def test_a_start_that_fails_leaves_no_port_open(tmp_path: Path) -> None:
+    """Another process has the ledger, which is known only when it is opened."""
+    port = free_port()
+    settings = load_settings(configured(tmp_path, PROMISES, port=port), {})
+    with (
+        SqlLedger(tmp_path / "exposures.db", n_groups=3),
+        pytest.raises(FairSyncError, match="in use by another") as error,
+    ):
+        serve(settings)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))  # refused if a socket was left open
+    assert error.traceback, "its frames, which had the sockets, are still there"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -14,8 +15,8 @@ from fairsync.search.engines import EngineIndex, make_engine
 from fairsync.search.engines.pgvector import PgvectorIndex
 from fairsync.service.check import check
 from fairsync.service.run import make_promise_service
-from fairsync.service.search_settings import make_search
-from fairsync.service.settings import load_settings, parse_settings
+from fairsync.service.search_settings import make_search, open_engine
+from fairsync.service.settings import SEARCH_KEYS, SearchSettings, load_settings, parse_settings
 from postgres_server import PostgresServer
 from service.config_file import configured
 from service.running import make_settings, running, shop_catalog, small_catalog
@@ -41,7 +42,7 @@ def settings_for(folder: Path, search: str, **environ: str) -> Settings:
 @pytest.mark.parametrize("engine", ["pgvector", "qdrant"])
 def test_the_service_searches_in_an_engine(engine: str, tmp_path: Path, postgres: PostgresServer, table: str) -> None:
     url = {"pgvector": postgres.url, "qdrant": "vectors"}[engine]
-    lines = f'engine = "{engine}"\ntable = "{table}"\nupload = true'
+    lines = f'engine = "{engine}"\n{"table" if engine == "pgvector" else "collection"} = "{table}"\nupload = true'
     settings = settings_for(tmp_path, lines, FAIRSYNC_SEARCH_URL=url)
     before = check(settings, {})
     assert before.problems == []
@@ -150,14 +151,54 @@ def test_an_engine_that_is_away_is_503_and_nothing_is_counted(tmp_path: Path) ->
         ({"engine": "elastic", "url": "x"}, "engine"),
         ({"engine": "qdrant", "url": "http://x", "index": "ivf"}, "qdrant has no index 'ivf'"),
         ({"engine": "milvus", "url": "http://x", "index": "ivf"}, "milvus has no index 'ivf'"),
-        ({"engine": "qdrant", "url": "http://x", "shards": 2}, "leave out ray and shards"),
-        ({"url": "http://x"}, "name the engine"),
+        (
+            {"engine": "qdrant", "url": "http://x", "shards": 2},
+            "search.shards: engine = 'qdrant' does not use it: remove it, or set engine to 'embedded'",
+        ),
+        (
+            {"engine": "milvus", "url": "http://x", "table": "items"},
+            "search.table: engine = 'milvus' does not use it: remove it, or set engine to 'pgvector'",
+        ),
+        (
+            {"engine": "qdrant", "url": "http://x", "id_column": "id"},
+            "search.id_column: engine = 'qdrant' does not use it: remove it, or set engine to 'pgvector' or 'milvus'",
+        ),
+        ({"engine": "pgvector", "url": "x", "api_key": "k"}, "search.api_key: engine = 'pgvector' does not use it"),
+        ({"url": "http://x"}, "search.url: engine = 'embedded' does not use it"),
+        ({"upload": False}, "search.upload: engine = 'embedded' does not use it"),
+        ({"ray": "shop", "index": "ivf"}, "search.index: engine = 'ray' does not use it"),
+        ({"engine": "embedded", "ray": "shop"}, "search.ray: engine = 'embedded' does not use it"),
         ({"engine": "ray"}, "give the name of the shards"),
     ],
 )
 def test_keys_that_contradict_each_other_are_refused(search: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         parse_settings({"catalog": {"path": "items"}, "search": search})
+
+
+def test_a_variable_with_a_key_of_another_engine_is_named() -> None:
+    lines = {"engine": "milvus", "url": "http://x", "table": "a"}
+    variables: dict[tuple[int | str, ...], str] = {("search", "table"): "FAIRSYNC_SEARCH_TABLE"}
+    with pytest.raises(InvalidInputError, match=r"search.table, set by FAIRSYNC_SEARCH_TABLE: engine = 'milvus'"):
+        parse_settings({"catalog": {"path": "items"}, "search": lines}, variables)
+
+
+@pytest.mark.parametrize("engine", SEARCH_KEYS)
+def test_every_key_of_an_engine_can_be_set(engine: str) -> None:
+    """The defaults of all keys that the table names, and every key of ``[search]`` is in the table."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(SearchSettings)}
+    given = {key: defaults[key] for key in SEARCH_KEYS[engine] if isinstance(defaults[key], str | bool | int | float)}
+    needed = {"url": "x", "attributes": [], "filters": [], "columns": {"a": "b"}} if "url" in given else {}
+    needed |= {"ray": "shop"} if engine == "ray" else {}
+    search = parse_settings({"catalog": {"path": "items"}, "search": {**given, **needed, "engine": engine}}).search
+    assert search.engine == engine
+    assert {"engine", *(key for keys in SEARCH_KEYS.values() for key in keys)} == set(defaults)
+
+
+def test_settings_of_an_engine_reach_it(tmp_path: Path) -> None:
+    lines = 'engine = "pgvector"\nurl = "postgresql://x/y"\nindex = "hnsw"\nef_search = 1001'
+    with pytest.raises(InvalidInputError, match="ef_search must be from 1 to 1,000, got 1001"):
+        open_engine(settings_for(tmp_path, lines).search)
 
 
 def test_unknown_engines_are_refused() -> None:

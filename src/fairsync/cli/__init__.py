@@ -17,14 +17,29 @@ __all__ = ["app"]
 _EXTRA_OF = {"demo": "demo", "reproduce": "experiments"}
 """The extra that installs all that a command needs, where one package is not enough."""
 _ANY = {"allow_extra_args": True, "ignore_unknown_options": True}
+_NAMES = (
+    "demo", "prepare", "train", "evaluate", "reproduce", "bench", "cluster", "serve", "check", "export", "ledger",
+    "statement",
+)  # fmt: skip
 
 
 class _Commands(TyperGroup):
-    """Prints an error of FairSync or the operating system as one line, without a traceback."""
+    """Prints an error of FairSync or the operating system as one line, without a traceback.
+
+    A command is imported when it is called, or listed: a service does not hold what only other commands need.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(_NAMES)
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        for one in [name] if name in _NAMES else _NAMES:  # all of them, to suggest one that is similar
+            if one not in self.commands:
+                self.commands[one] = _imported(one)
+                _hide_flag_types(self.commands[one], ctx)
+        return super().get_command(ctx, name)
 
     def get_params(self, ctx: Any) -> Any:
-        for command in self.commands.values():
-            _hide_flag_types(command, ctx)
         return _without_flag_types(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
@@ -77,8 +92,8 @@ def _main(
     pass
 
 
-def _add(name: str) -> None:
-    """Add a command, or one that says what to install if a package that it needs is missing."""
+def _imported(name: str) -> Any:
+    """Return a command, or one that says what to install if a package that it needs is missing."""
     try:
         with explain_missing(f"fairsync {name}"):
             found = getattr(import_module(f"fairsync.cli.{name}"), name)
@@ -89,10 +104,12 @@ def _add(name: str) -> None:
             if extra
             else error
         )
+    holder = typer.Typer(rich_markup_mode="markdown", add_completion=False)
     if isinstance(found, typer.Typer):
-        app.add_typer(found, name=name)
+        holder.add_typer(found, name=name)
     else:
-        app.command(name, cls=Command, context_settings=_ANY if hasattr(found, "missing") else None)(found)
+        holder.command(name, cls=Command, context_settings=_ANY if hasattr(found, "missing") else None)(found)
+    return typer.main.get_group(holder).commands[name]
 
 
 def _explain(error: MissingPackageError) -> Any:
@@ -101,10 +118,3 @@ def _explain(error: MissingPackageError) -> Any:
 
     stub.__doc__, stub.missing = f"Not installed: {error}", True  # type: ignore[attr-defined]
     return stub
-
-
-for _name in (
-    "demo", "prepare", "train", "evaluate", "reproduce", "bench", "cluster", "serve", "check", "export", "ledger",
-    "statement",
-):  # fmt: skip
-    _add(_name)

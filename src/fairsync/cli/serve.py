@@ -42,12 +42,13 @@ def serve(
     with `fairsync check`.
     """
     need_service()
-    from fairsync.service.first_service import is_model, make_service
     from fairsync.service.run import serve as run
     from fairsync.service.settings import load_settings
 
     config = settings_file(source)
     if is_model(source):
+        from fairsync.service.first_service import make_service  # it needs polars, which a service need not
+
         config = make_service(source, Path("services") / source.resolve().name)
         typer.echo(f"{config}:\n\n{config.read_text(encoding='utf-8')}", err=True)
     settings = load_settings(config)
@@ -59,6 +60,11 @@ def serve(
 def settings_file(path: Path) -> Path:
     """Return the settings in the folder of a service, such as services/NAME, or the file itself."""
     return path / "service.toml" if (path / "service.toml").is_file() else path
+
+
+def is_model(path: Path) -> bool:
+    """Return whether a path is the folder of a model."""
+    return (path / "settings.json").is_file()
 
 
 def need_service() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairsync.catalog.files import open_catalog
 from fairsync.search.engines.hosted_catalog import HostedCatalog
 from fairsync.service.search_settings import open_engine
 
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
 def open_items(settings: Settings) -> Catalog:
     """Return the catalog. Items that only an engine holds are counted by it, and stay there."""
     if settings.catalog.path is not None:
+        from fairsync.catalog.files import open_catalog  # it needs polars, which takes memory
+
         return open_catalog(settings.catalog.path)
     search = settings.search
     return HostedCatalog(open_engine(search), search.attributes, filters=search.filters, writes=search.upload)

@@ -13,12 +13,12 @@ from fairsync.ledger.urls import describe_url
 from fairsync.policies import make_policy
 from fairsync.promises.floors import make_terms
 from fairsync.schedule import check_promise
+from fairsync.service.arms.arm_settings import settings_of_arms
 from fairsync.service.catalog_settings import describe_items, open_items
-from fairsync.service.ledger_settings import describe_ledger
+from fairsync.service.ledger_settings import check_writable, describe_ledger, read_groups
 from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.promises.planning import alike, supply_of
 from fairsync.service.promises.promise_series import promises_of
-from fairsync.service.run import make_forecast
 from fairsync.service.search_settings import describe_search
 from fairsync.service.server.authentication import Tokens
 from fairsync.service.server.histories import load_histories
@@ -62,6 +62,64 @@ class ConfigurationCheck:
         }
 
 
+@dataclass(frozen=True)
+class StartCheck:
+    """What can be said before a start, without writing anything.
+
+    Attributes
+    ----------
+    catalog : Catalog or None
+        The items; None if they cannot be read.
+    facts : dict
+        What the configuration means, as a text by subject.
+    problems : list of str
+        Reasons why the service cannot start.
+    """
+
+    catalog: Catalog | None
+    facts: dict[str, str]
+    problems: list[str]
+
+
+def check_start(settings: Settings, environ: Mapping[str, str] | None = None) -> StartCheck:
+    """Check what a start needs, by reading: items, engine, model, tokens, policies, promises, and the ledger's place.
+
+    Whether promises can be kept is left out, because those that the ledger holds replace those of the settings.
+
+    Parameters
+    ----------
+    settings, environ
+        As for `check`.
+    """
+    facts, problems = _facts(settings), list[str]()
+    parts = settings_of_arms(settings) if settings.arms else [settings]
+    catalog: Catalog | None = None
+    with _collecting(problems):
+        catalog = open_items(settings)
+        facts["catalog"] = describe_items(catalog)
+    if catalog is not None:
+        with _collecting(problems):
+            promise = settings.promise
+            make_terms(catalog, promise.k, 0, 1, promise.batch_size, max_exclude=promise.max_exclude)
+        for part in parts:
+            with _collecting(problems):
+                promises_from_records(part.promises, read_groups(part, catalog))
+        with _collecting(problems):
+            load_histories(settings, catalog.dim)
+        with _collecting(problems):
+            ColdStart(catalog, settings.promise.cold)
+    with _collecting(problems):
+        facts["search"] = describe_search(settings.search, catalog)
+    with _collecting(problems):
+        Tokens(settings.tokens, environ)
+    for part in parts:
+        with _collecting(problems):
+            make_policy(part.promise.policy)
+        with _collecting(problems):
+            check_writable(part.ledger.url)
+    return StartCheck(catalog, facts, list(dict.fromkeys(problems)))
+
+
 def check(
     settings: Settings, environ: Mapping[str, str] | None = None, now: datetime | None = None
 ) -> ConfigurationCheck:
@@ -76,29 +134,12 @@ def check(
     now
         The time at which the promises would begin. Defaults to the present.
     """
-    facts = _facts(settings)
+    start = check_start(settings, environ)
+    catalog, facts, problems, warnings = start.catalog, start.facts, start.problems, settings.warnings
     verdicts: list[Feasibility] = []
-    problems: list[str] = []
-    warnings = settings.warnings
-    catalog: Catalog | None = None
-    with _collecting(problems):
-        catalog = open_items(settings)
-        facts["catalog"] = describe_items(catalog)
     if catalog is not None:
         with _collecting(problems):
-            promise = settings.promise
-            make_terms(catalog, promise.k, 0, 1, promise.batch_size, max_exclude=promise.max_exclude)
             verdicts = _verdicts(settings, catalog, now or datetime.now(UTC), problems)
-        with _collecting(problems):
-            load_histories(settings, catalog.dim)
-        with _collecting(problems):
-            ColdStart(catalog, settings.promise.cold)
-    with _collecting(problems):
-        facts["search"] = describe_search(settings.search, catalog)
-    with _collecting(problems):
-        Tokens(settings.tokens, environ)
-    with _collecting(problems):
-        make_policy(settings.promise.policy)
     with _collecting(problems):
         facts["ledger"], risks = describe_ledger(settings, catalog)
         warnings.extend(risks)
@@ -150,7 +191,7 @@ def _verdicts(settings: Settings, catalog: Catalog, now: datetime, problems: lis
     ]
     selections = list(dict.fromkeys(promise.selection for promise in promises))
     supply = supply_of(catalog, selections, settings.promise.k, settings.promise.max_exclude)
-    forecast = make_forecast(settings)
+    forecast = settings.traffic.forecast
     verdicts = []
     for promise in promises if len(promises) <= _MOST_CHECKED else _hardest(promises):
         with _collecting(problems):  # such as a campaign that is over

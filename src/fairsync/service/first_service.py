@@ -22,11 +22,6 @@ SETTINGS = "service.toml"
 _ITEMS = "items"
 
 
-def is_model(path: Path) -> bool:
-    """Return whether a path is the folder of a model."""
-    return (path / "settings.json").is_file()
-
-
 def make_service(model: Path, folder: Path) -> Path:
     """Make the folder of a service that answers histories with a model, and return the path of its settings.
 

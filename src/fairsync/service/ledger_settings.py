@@ -80,15 +80,9 @@ def describe_ledger(settings: Settings, catalog: Catalog | None) -> tuple[str, l
     if url == MEMORY:
         return "in memory: lost when the service ends", []
     address = describe_url(url)
-    if not is_postgres(url):
-        path = sqlite_path(url)
-        if not path.parent.is_dir():
-            raise FairSyncError(f"the ledger is {path}, but there is no folder {path.parent}: make it.")
-        target = path if path.exists() else path.parent
-        if not os.access(target, os.W_OK):
-            raise FairSyncError(f"the ledger is {path}, but {target} cannot be written to: name another.")
-        if target is not path:
-            return f"{address}, a new file", []
+    check_writable(url)
+    if not is_postgres(url) and not sqlite_path(url).exists():
+        return f"{address}, a new file", []
     with LedgerReader(url) as reader:
         found = reader.summary()
         if found.format == 0:
@@ -99,6 +93,18 @@ def describe_ledger(settings: Settings, catalog: Catalog | None) -> tuple[str, l
             f"{address}, {found.requests:,} requests so far, {found.groups:,} groups; {_promises(reader)}",
             reader.check(),
         )
+
+
+def check_writable(url: str) -> None:
+    """Refuse the URL of an SQLite ledger whose file can neither be written to nor made."""
+    if url == MEMORY or is_postgres(url):
+        return
+    path = sqlite_path(url)
+    if not path.parent.is_dir():
+        raise FairSyncError(f"the ledger is {path}, but there is no folder {path.parent}: make it.")
+    target = path if path.exists() else path.parent
+    if not os.access(target, os.W_OK):
+        raise FairSyncError(f"the ledger is {path}, but {target} cannot be written to: name another.")
 
 
 def _check_agrees(settings: Settings, catalog: Catalog, ledger: Saved, address: str) -> None:

@@ -18,24 +18,22 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from fairsync.catalog.files import StoredCatalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import SqlLedger
 from fairsync.ledger.urls import is_postgres
-from fairsync.schedule import Forecast
 from fairsync.search.engines.hosted_catalog import HostedCatalog
 from fairsync.service.arms.arm_settings import check_same_arms, make_assignment, settings_of_arms
 from fairsync.service.arms.router import ArmObserver, ArmRouter
 from fairsync.service.catalog_settings import open_items
+from fairsync.service.check import check_start
 from fairsync.service.ledger_settings import fit_ledger, open_service_ledger, read_groups
 from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.promises.item_changes import ItemChanges
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.search_settings import make_search
 from fairsync.service.server.app import make_app
-from fairsync.service.server.authentication import Tokens
 from fairsync.service.server.json_logging import log, start_logging
 
 if TYPE_CHECKING:
@@ -58,10 +56,9 @@ _KEEP_ALIVE_SECONDS = 75
 _SHARE_OF_CALLS = 0.8
 
 
-def make_promise_service(settings: Settings) -> PromiseService:
-    """Open catalog and ledger, and return the promise service."""
-    files = open_items(settings)
-    forecast = make_forecast(settings)
+def make_promise_service(settings: Settings, files: Catalog | None = None) -> PromiseService:
+    """Open the ledger, and return the promise service over items, which are opened unless they are given."""
+    files = open_items(settings) if files is None else files
     promises = promises_from_records(settings.promises, read_groups(settings, files))
     promise, http, ledger = settings.promise, settings.http, open_service_ledger(settings, files.n_groups)
     catalog = fit_ledger(files, ledger)
@@ -91,7 +88,7 @@ def make_promise_service(settings: Settings) -> PromiseService:
         front,
         coordinator,
         promises,
-        forecast,
+        settings.traffic.forecast,
         count=settings.promise.count,
         worst_case_traffic=worst_case_traffic,
         budget=settings.promise.budget,
@@ -101,18 +98,22 @@ def make_promise_service(settings: Settings) -> PromiseService:
 
 def _item_changes(ledger: Ledger, files: Catalog) -> ItemChanges | None:
     """Return the changes of items that the ledger keeps. Items that only an engine holds are changed there."""
-    if isinstance(ledger, SqlLedger) and isinstance(files, StoredCatalog):
-        return ItemChanges(ledger.database, files)
-    return None
+    if isinstance(files, HostedCatalog) or not isinstance(ledger, SqlLedger):
+        return None
+    from fairsync.catalog.files import StoredCatalog
+
+    return ItemChanges(ledger.database, files) if isinstance(files, StoredCatalog) else None
 
 
-def make_services(settings: Settings) -> tuple[list[PromiseService], RequestContextMiddleware | ArmRouter]:
+def make_services(
+    settings: Settings, files: Catalog
+) -> tuple[list[PromiseService], RequestContextMiddleware | ArmRouter]:
     """Return the promise service of each arm, or the only one without arms, and the application over them."""
     if not settings.arms:
-        service = make_promise_service(settings)
+        service = make_promise_service(settings, files)
         return [service], make_app(service, settings)
     assignment, parts = make_assignment(settings), settings_of_arms(settings)
-    services = [make_promise_service(part) for part in parts]
+    services = [make_promise_service(part, files) for part in parts]
     for service in services:
         check_same_arms(service, assignment)
         service.experiment = settings.experiment
@@ -121,23 +122,30 @@ def make_services(settings: Settings) -> tuple[list[PromiseService], RequestCont
     return services, ArmRouter(assignment, apps, observer)
 
 
-def make_forecast(settings: Settings) -> Forecast:
-    """Return the traffic forecast before any traffic was observed."""
-    return Forecast(rate=settings.traffic.per_second, zone=settings.traffic.zone)
-
-
 def serve(settings: Settings) -> None:
     """Run the service until SIGTERM or SIGINT, then drain it and answer the requests in flight.
 
     A second SIGINT stops it at once.
     """
+    # All that can be checked by reading, then the address: a process that cannot start must not open a port, make
+    # promises, or become the leader.
+    start = check_start(settings)
+    if start.problems or start.catalog is None:
+        raise InvalidInputError("\n".join(start.problems))
+    sockets = bind(settings.http)
+    try:
+        _serve(settings, start.catalog, sockets)
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def _serve(settings: Settings, files: Catalog, sockets: list[socket.socket]) -> None:
+    """Make the services, and run them on these sockets until a signal."""
     http = settings.http
-    # Check tokens and address first: a process that cannot start must not make promises or become the leader.
-    Tokens(settings.tokens)
-    sockets = bind(http)
     start_logging()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    services, app = make_services(settings)
+    services, app = make_services(settings, files)
     for service in services:
         log.info("%r, promises: %d", service.catalog, len(service.promises()))
     if settings.is_open:

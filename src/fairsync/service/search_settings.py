@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from fairsync.errors import InvalidInputError, MissingPackageError
 from fairsync.search import ExactIndex, ShardedIndex, make_index
-from fairsync.search.engines import make_engine, make_engine_index
+from fairsync.search.engines import ENGINES, make_engine, make_engine_index
 from fairsync.search.engines.hosted_catalog import HostedCatalog
 from fairsync.search.engines.inspection import describe_abilities, inspect_engine
+from fairsync.service.settings import SEARCH_KEYS
 
 if TYPE_CHECKING:
     from fairsync.catalog import Catalog
@@ -17,25 +18,21 @@ if TYPE_CHECKING:
     from fairsync.search.engines import Engine
     from fairsync.service.settings import SearchSettings
 
-# Engines that are asked through `fairsync.search.engines`, with the keys that are theirs alone.
-_OWN = {
-    "pgvector": ("table", "id_column", "embedding_column"),
-    "milvus": ("collection", "api_key", "id_column", "embedding_column"),
-    "qdrant": ("collection", "api_key", "id_key", "vector_name", "prices"),
-}
+# Keys that say what to do with the items, not how to ask the engine.
+_OF_THE_SERVICE = ("upload", "attributes", "filters")
 
 
 def open_engine(settings: SearchSettings) -> Engine:
     """Return the engine that holds the items, before anything is asked of it."""
-    if settings.engine not in _OWN:
-        known = ", ".join(_OWN)
+    if settings.engine not in ENGINES:
+        known = ", ".join(ENGINES)
         raise InvalidInputError(f"{settings.engine} cannot hold the items alone, {known} can: name a [catalog].")
     return make_engine(settings.engine, **_given(settings))
 
 
 def make_search(settings: SearchSettings, catalog: Catalog) -> Index:
     """Return the index that the settings name."""
-    if settings.engine in _OWN:
+    if settings.engine in ENGINES:
         return make_engine_index(settings.engine, catalog, upload=settings.upload, **_given(settings))
     if settings.ray is not None:
         return _ray_index(settings, catalog)
@@ -58,7 +55,7 @@ def describe_search(settings: SearchSettings, catalog: Catalog | None) -> str:
     """
     if isinstance(catalog, HostedCatalog):
         return f"{catalog.engine.place}, {describe_abilities(catalog.engine, catalog)}"
-    if settings.engine in _OWN:
+    if settings.engine in ENGINES:
         engine = open_engine(settings)
         if catalog is None:
             return engine.place
@@ -70,9 +67,7 @@ def describe_search(settings: SearchSettings, catalog: Catalog | None) -> str:
 
 def _given(settings: SearchSettings) -> dict[str, Any]:
     """Return the arguments of an engine."""
-    named = {key: getattr(settings, key) for key in _OWN[settings.engine]}
-    index = "exact" if settings.index == "exact" else "hnsw"
-    return {"url": settings.url, "columns": settings.columns, "index": index, "timeout": settings.timeout, **named}
+    return {key: getattr(settings, key) for key in SEARCH_KEYS[settings.engine] if key not in _OF_THE_SERVICE}
 
 
 def _ray_index(settings: SearchSettings, catalog: Catalog) -> Index:

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import Retention
 from fairsync.ledger.urls import MEMORY, describe_url, is_postgres, sqlite_path
-from fairsync.schedule import WORST_CASE_TRAFFIC
+from fairsync.schedule import WORST_CASE_TRAFFIC, Forecast
 from fairsync.service.arms.assignment import check_shares
 from fairsync.service.schema import PromiseRecord  # noqa: TC001 - msgspec resolves the annotations
 from fairsync.service.validation import Key, parse_struct
@@ -46,11 +46,22 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     """A folder that ``fairsync train`` wrote."""
 
 
+_OF_ITEMS = ("url", "index", "columns", "upload", "attributes", "filters", "timeout")
+SEARCH_KEYS: dict[str, tuple[str, ...]] = {
+    "embedded": ("index", "threads", "shards"),
+    "ray": ("ray", "ray_address"),
+    "pgvector": (*_OF_ITEMS, "table", "id_column", "embedding_column", "ef_search"),
+    "qdrant": (*_OF_ITEMS, "collection", "api_key", "id_key", "vector_name", "prices"),
+    "milvus": (*_OF_ITEMS, "collection", "api_key", "id_column", "embedding_column", "ef_search"),
+}
+"""The keys of ``[search]`` that each engine uses."""
+
+
 class SearchSettings(Struct, frozen=True, kw_only=True):
     """``[search]``: the index, in this process or in an engine that holds the items."""
 
     engine: Literal["embedded", "pgvector", "qdrant", "milvus", "ray"] = "embedded"
-    """What searches: this process, or an engine, with the keys from ``url`` on; shards on Ray have their own."""
+    """What searches: this process, or an engine. Each has its own keys. With ``ray``, the default is "ray"."""
     index: Literal["exact", "ivf", "hnsw", "one-hot"] = "exact"
     """The index. pgvector, Qdrant and Milvus have ``exact`` and ``hnsw``."""
     threads: Positive | None = None
@@ -58,9 +69,9 @@ class SearchSettings(Struct, frozen=True, kw_only=True):
     shards: Positive = 1
     """Parts of the catalog that are searched in parallel in this process."""
     ray: str | None = None
-    """Name of shards on a Ray cluster that ``fairsync cluster start`` started. Replaces the keys above."""
+    """Ray: name of the shards that ``fairsync cluster start`` started."""
     ray_address: str = "auto"
-    """Address of the Ray cluster."""
+    """Ray: address of the cluster."""
     url: str = ""
     """Address of the engine. Set FAIRSYNC_SEARCH_URL if it contains a password."""
     table: str = "items"
@@ -75,12 +86,14 @@ class SearchSettings(Struct, frozen=True, kw_only=True):
     """Qdrant, Milvus: name of the collection."""
     api_key: str = ""
     """Qdrant, Milvus: key of the server. Set FAIRSYNC_SEARCH_API_KEY."""
-    id_key: str | None = "id"
-    """Qdrant: payload field of ids that are words."""
+    id_key: str = "id"
+    """Qdrant: payload field of ids that are words; empty if these are the UUIDs of the points."""
     vector_name: str = ""
     """Qdrant: name of the vector, if it has one."""
     prices: Literal["formula", "over-fetch"] = "formula"
     """Qdrant: how prices enter; ``"over-fetch"`` for servers before 1.14, which know no formulas."""
+    ef_search: Positive = 200
+    """pgvector, Milvus: size of the candidate list of HNSW. A larger one finds more of the best items."""
     upload: bool = False
     """Whether to write to the engine: items that are missing or different at the start, and later changes. Without a
     ``[catalog]``: later changes."""
@@ -91,16 +104,23 @@ class SearchSettings(Struct, frozen=True, kw_only=True):
     timeout: Seconds = 3.0
     """Seconds that the engine may take to answer. A call that takes longer gets status 503."""
 
+    @classmethod
+    def unused(cls, given: Mapping[str, Any]) -> dict[str, str]:
+        """Return the keys of other engines than the one that is named; see `parse_struct`."""
+        engine = given.get("engine", "ray" if "ray" in given else "embedded")
+        found = {}
+        for key in given if str(engine) in SEARCH_KEYS else ():
+            users = [f"{name!r}" for name, keys in SEARCH_KEYS.items() if key in keys]
+            if users and repr(engine) not in users:
+                found[key] = f"engine = {engine!r} does not use it: remove it, or set engine to {' or '.join(users)}"
+        return found
+
     def __post_init__(self) -> None:
         if self.engine in ("pgvector", "qdrant", "milvus"):
             if not self.url:
                 raise ValueError(f"engine is {self.engine!r}, and there is no url: give the address of the engine")
             if self.index not in ("exact", "hnsw"):
                 raise ValueError(f"{self.engine} has no index {self.index!r}: use 'exact' or 'hnsw'")
-            if self.ray is not None or self.shards > 1:
-                raise ValueError(f"engine is {self.engine!r}: leave out ray and shards")
-        elif self.url:
-            raise ValueError(f"url is set, and engine is {self.engine!r}: name the engine, or leave url out")
         if self.engine == "ray" and self.ray is None:
             raise ValueError("engine is 'ray', and there is no ray: give the name of the shards")
 
@@ -138,6 +158,11 @@ class TrafficSettings(Struct, frozen=True, kw_only=True):
     """IANA time zone whose clock the daily pattern of the traffic follows."""
     worst_case: Annotated[float, Meta(gt=0, le=1)] = WORST_CASE_TRAFFIC
     """Worst-case traffic, as a fraction of the forecast. With a smaller one, floors are served earlier in a window."""
+
+    @property
+    def forecast(self) -> Forecast:
+        """The traffic forecast before any traffic was observed."""
+        return Forecast(rate=self.per_second, zone=self.zone)
 
 
 class LedgerSettings(Struct, frozen=True, kw_only=True):

@@ -24,7 +24,8 @@ def parse_struct(kind: type[S], given: Mapping[str, Any], origins: Mapping[Key, 
     Parameters
     ----------
     kind
-        The struct. Its ``__post_init__`` may raise a ValueError for fields that do not fit together.
+        The struct. Its ``__post_init__`` may raise a ValueError for fields that do not fit together, and a class method
+        ``unused`` may return those of the given keys that the others leave without an effect, with what to say of them.
     given
         Plain values, as a TOML or JSON file has them. Numbers may be strings, as in environment variables.
     origins
@@ -68,6 +69,9 @@ class _Parser:
                 close = get_close_matches(str(name), known, n=1)
                 hint = f"; did you mean '{close[0]}'?" if close else ": remove it"
                 self._refuse((*key, name), f"is not a setting{hint}")
+        if hasattr(kind, "unused"):
+            for name, words in kind.unused(given).items():
+                self._refuse((*key, name), words)
         if len(self.mistakes) > before:
             return None
         try:

@@ -13,7 +13,7 @@ from contract.test_eligibility import random_eligibility
 from contract.test_indexes import Build, Prices, random_case
 from fairsync.catalog import Catalog, Where
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
-from fairsync.eligibility.eligible_items import Rules
+from fairsync.eligibility.catalog_rules import CatalogRules
 from fairsync.errors import InvalidInputError
 from fairsync.search import ExactIndex, Hits
 from fairsync.search.eligibility import Eligibility
@@ -108,7 +108,7 @@ def check_conditions(index: EngineIndex, pushed: bool = True) -> None:
     best = ExactIndex(catalog).search(users, None, 30).rows
     for excluded in (False, True):
         ids = [catalog.ids_of(row[:15]).tolist() for row in best] if excluded else None
-        eligible = Rules(ids, WHERES, catalog, len(users), allow_empty=True).eligibility(0, len(users))
+        eligible = CatalogRules(ids, WHERES, catalog, len(users), allow_empty=True).eligibility(0, len(users))
         assert eligible is not None
         assert index.certified.filters(eligible) is pushed
         for prices in (None, rng.normal(scale=0.5, size=catalog.n_groups)):
@@ -181,7 +181,7 @@ def check_changes(make: Callable[[Catalog], EngineIndex], read: Callable[[Catalo
         catalog = made.catalog
         for index in (after, overlaid):
             for where in ({"price": 2.0}, {"brand": {"not": HOSTILE[1]}}, {}):
-                eligible = Rules(None, where, catalog, len(users), allow_empty=True).eligibility(0, len(users))
+                eligible = CatalogRules(None, where, catalog, len(users), allow_empty=True).eligibility(0, len(users))
                 prices = np.linspace(-0.5, 0.5, catalog.n_groups)
                 every = Eligibility.of(len(catalog), [None] * len(users)) if eligible is None else eligible
                 assert_plain_eligible(index, catalog, users, prices, 12, every)

@@ -12,7 +12,8 @@ from fairsync.catalog import Catalog, Where
 from fairsync.catalog.conditions import parse_conditions
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
-from fairsync.eligibility.eligible_items import HostedRules, Rules
+from fairsync.eligibility.catalog_rules import CatalogRules
+from fairsync.eligibility.hosted_rules import HostedRules
 from fairsync.errors import InvalidInputError
 from fairsync.promises import Promise
 from fairsync.search.engines.engine import Engine, StoredItems
@@ -99,7 +100,7 @@ def test_it_finds_what_a_plain_search_finds(engine: Engine, by: str) -> None:
             assert named(found, hits.rows) == named(catalog, rows)
             np.testing.assert_array_equal(hits.relevance, relevance)
             mine = HostedRules(excluded, where, hosted, 3, allow_empty=True).eligibility_of(range(3))
-            theirs = Rules(excluded, where, whole, 3, allow_empty=True).eligibility_of(range(3))
+            theirs = CatalogRules(excluded, where, whole, 3, allow_empty=True).eligibility_of(range(3))
             assert mine is not None
             assert theirs is not None
             assert mine.counts.tolist() == theirs.counts.tolist()

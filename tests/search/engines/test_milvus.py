@@ -166,7 +166,13 @@ def test_it_counts_and_fetches_by_id(make: Make) -> None:
     contract.check_abilities(make(contract.shop()))
 
 
-def test_it_tells_its_form_and_returns_items_with_their_ranking(make: Make) -> None:
+@pytest.mark.parametrize("received", [1 << 17, 8])
+def test_it_tells_its_form_and_returns_items_with_their_ranking(
+    make: Make, received: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the answers to searches, or part by part if they would be too large."""
+    monkeypatch.setattr("fairsync.search.engines.milvus.engine._RECEIVED_AT_ONCE", received)
+    monkeypatch.setattr("fairsync.search.engines.milvus.engine._NAMED_AT_ONCE", 2)
     catalog = contract.shop()
     engine = make(catalog).engine
     schema = engine.schema([*catalog.attributes])
@@ -178,8 +184,8 @@ def test_it_tells_its_form_and_returns_items_with_their_ranking(make: Make) -> N
     query = EngineQuery(contract.some_users(2, 8)[:, 0].astype(np.float32), 5, 5, with_items=True)
     for ranking in engine.search(query):
         assert ranking.items is not None
-        rows = catalog.rows_of(np.asarray(ranking.ids))
-        assert list(ranking.items.ids) == list(ranking.ids)
+        rows = catalog.rows_of(np.asarray(ranking.items.ids))
+        assert sorted(ranking.items.ids) == sorted(ranking.ids)
         assert (ranking.items.vectors == catalog.embeddings[rows]).all()
         assert ranking.items.attributes["tags"] == catalog.attributes["tags"].take(rows).values()
     counted = engine.count(["new", "tags"], [Condition("year", (2001,))])

@@ -30,7 +30,7 @@ def test_a_dead_server_is_reported_clearly_and_once(unused: int, capfd: pytest.C
 @pytest.mark.parametrize("uri", ["nonsense", "localhost:19530", "/no/such/folder/items.db"])
 def test_an_address_without_meaning_is_refused_at_once(uri: str) -> None:
     pytest.importorskip("pymilvus")
-    with pytest.raises(InvalidInputError, match=r"refuses.*uri="):
+    with pytest.raises(InvalidInputError, match=r"refuses.*url="):
         MilvusIndex(random_case(28)[0], uri, timeout=600)
 
 

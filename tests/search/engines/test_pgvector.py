@@ -299,7 +299,7 @@ class TestFaults:
             assert (np.concatenate(found) == whole.retrieve(users).ids).all()
 
     def test_no_server_at_all(self) -> None:
-        with pytest.raises(BackendUnavailableError, match="Start it, check its URL"):
+        with pytest.raises(BackendUnavailableError, match="Start it, check url="):
             PgvectorIndex(contract.shop(), "postgresql://nobody@127.0.0.1:1/none", timeout=0.2)
 
     def test_an_item_that_was_deleted_elsewhere_is_not_missed(self, server: PostgresServer) -> None:

@@ -212,11 +212,11 @@ class TestExistingCollection:
     @pytest.mark.parametrize(
         ("made", "given", "message"),
         [
-            ({"distance": models.Distance.COSINE}, {}, "distance .* is Cosine, and relevance is the inner product"),
+            ({"distance": models.Distance.COSINE}, {}, "metric .* is Cosine, and relevance is the inner product"),
             ({"size": 4}, {}, "have 4 dimensions, and the catalog has 3"),
             ({"name": "dense"}, {}, "has no vector ''; it has 'dense': name one with vector_name="),
             ({}, {"vector_name": "dense"}, "one vector without a name"),
-            ({}, {"columns": {"kind": "kind"}}, "item 'a' has another 'kind'"),
+            ({}, {"columns": {"kind": "kind"}}, "no payload field 'kind' for .*; it has sku, stock, the kind"),
             ({}, {"id_key": "nothing"}, "3 items are missing"),
         ],
     )
@@ -268,7 +268,7 @@ def test_a_server_without_formulas_is_said(stub: str, monkeypatch: pytest.Monkey
 def test_a_wrong_key_is_said(stub: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stub, "status", 403)
     monkeypatch.setattr(Stub, "body", {"status": {"error": "Invalid API key"}})
-    with pytest.raises(InvalidInputError, match=r"refuses \(403\).*Invalid API key.*api_key="):
+    with pytest.raises(InvalidInputError, match=r"refuses: .*Invalid API key.*\(status 403\).*api_key="):
         QdrantIndex(contract.shop(), stub, timeout=2.0)
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.search.engines.item_schema import ItemSchema
 
 Floats = npt.NDArray[np.float32]
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Ranking:
     beyond : float
         The highest score, with the bonus, that any other item may have; -inf if there is no other.
     items : StoredItems or None
-        The items in the same order, if they were asked for.
+        The items in any order, if they were asked for.
     """
 
     ids: Sequence[Label]
@@ -269,6 +270,18 @@ def check_settings(index: str, *, timeout: float, name: str, ef_search: int = 1,
         raise InvalidInputError("table or collection must be a name.")
     if not 1 <= ef_search <= most_ef_search:
         raise InvalidInputError(f"ef_search must be from 1 to {most_ef_search:,}, got {ef_search}.")
+
+
+def in_parts(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
+    """Yield values in parts that can be sent at once.
+
+    Examples
+    --------
+    >>> list(in_parts([1, 2, 3], 2))
+    [[1, 2], [3]]
+    """
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
 
 
 def plain_values(values: Iterable[Any]) -> tuple[Any, ...]:

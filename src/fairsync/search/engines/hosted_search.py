@@ -68,9 +68,9 @@ class FoundItems:
         return self._held.vectors
 
     @property
-    def found_vectors(self) -> NDArray[np.float32]:
-        """The vectors of the items."""
-        return self._held.vectors[: len(self._held.names)]
+    def longest(self) -> float:
+        """The length of the longest vector that was found."""
+        return float(np.sqrt(self._held.longest))
 
     def rows_of(self, ids: NDArray[Any]) -> NDArray[np.int64]:
         """Return the row of each of some items; -1 for one of no known combination, or that was not found."""
@@ -82,6 +82,8 @@ class FoundItems:
         new = [at for at, name in enumerate(items.ids) if name not in held.row_of]
         if not new:
             return
+        squares = np.einsum("ij,ij->i", items.vectors, items.vectors, dtype=np.float64)
+        held.longest = max(held.longest, float(squares.max()))
         kinds = catalog.combinations_of(items)
         for at in dict.fromkeys(new):
             row = len(held.names)
@@ -114,14 +116,16 @@ class _Held:
     def __init__(self, dim: int) -> None:
         self.row_of: dict[Label, int] = {}
         self.names: list[Label] = []
-        self.vectors = np.empty((256, dim), dtype=np.float32)
+        self.vectors, self.longest = np.empty((256, dim), dtype=np.float32), 0.0
         self.views: list[FoundItems] = []
         self._sorted: tuple[NDArray[Any], NDArray[np.int64]] | None = None
 
     def append(self, name: Label, vector: NDArray[np.float32]) -> None:
         row = len(self.names)
         if row == len(self.vectors):
-            self.vectors = np.concatenate([self.vectors, np.empty_like(self.vectors)])
+            more = np.empty((2 * row, self.vectors.shape[1]), dtype=np.float32)
+            more[:row] = self.vectors
+            self.vectors = more
         self.row_of[name], self.vectors[row] = row, vector
         self.names.append(name)
         self._sorted = None
@@ -211,9 +215,10 @@ class HostedIndex(OverFetching):
 
     def margin(self, queries: Float32Queries) -> NDArray[np.float64]:
         """Return the margin for items as long as the longest that was found; see `rounding`."""
-        longest = np.sqrt(np.square(self._found.found_vectors, dtype=np.float64).sum(axis=1).max(initial=0.0))
         by_interest = np.linalg.norm(queries.columns, axis=0).reshape(-1, len(queries.margin))
-        margin: NDArray[np.float64] = 4 * (len(queries.columns) + 8) * _U * longest * by_interest.max(axis=0)
+        margin: NDArray[np.float64] = (
+            4 * (len(queries.columns) + 8) * _U * self._found.longest * by_interest.max(axis=0)
+        )
         if queries.bonus is not None:
             finite = queries.bonus[np.isfinite(queries.bonus)]
             margin += 8 * _U * float(np.abs(finite).max(initial=0.0))

@@ -49,11 +49,7 @@ class ItemSchema:
                 f"the ids of {place} are {ids[held.ids]}, and those of the items are {ids[self.ids]}: name another"
                 " column or field for ids, or convert it."
             )
-        if held.dim not in (0, self.dim):
-            raise InvalidInputError(
-                f"the vectors of {place} have {held.dim} dimensions, and the catalog has {self.dim}: use embeddings of"
-                " the same model."
-            )
+        check_dim(self.dim, held.dim or self.dim, place)
         for name, column in self.columns.items():
             there = held.columns[name]
             is_list, are_lists = isinstance(column, ListColumn), isinstance(there, ListColumn)
@@ -63,6 +59,24 @@ class ItemSchema:
                     f"{place} has {_words(there.kind, are_lists)} for the attribute {name!r}, which needs"
                     f" {_words(column.kind, is_list)}: name another column or field, or convert it."
                 )
+
+
+def check_dim(dim: int, held: int, place: str) -> None:
+    """Raise if vectors that are there have another number of dimensions."""
+    if held != dim:
+        raise InvalidInputError(
+            f"the vectors of {place} have {held} dimensions, and the catalog has {dim}: use embeddings of the same"
+            " model."
+        )
+
+
+def check_metric(held: str, wanted: str, place: str) -> None:
+    """Raise if vectors that are there are compared by anything but the inner product, as the engine names it."""
+    if held != wanted:
+        raise InvalidInputError(
+            f"the metric of {place} is {held}, and relevance is the inner product: use a collection with {wanted}. For"
+            " cosines, store vectors of length 1 in it (normalize=True)."
+        )
 
 
 def _words(kind: str, is_list: bool) -> str:

@@ -102,10 +102,10 @@ class PricedRanking:
             some = slice(start, start + step)
             mine = None if restricted is None else restricted[some]
             answer, has_bonus = self._ask(vectors[some], queries.bonus, count, mine, with_items)
-            rankings += answer
             for one in answer:
                 if found is not None and one.items is not None:
                     found(one.items)
+                rankings.append(replace(one, items=None))  # vectors of many items, which are known now
         fetched = _to_rows(rankings, catalog)
         if has_bonus or queries.bonus is None:
             return fetched

@@ -1,14 +1,27 @@
-"""Calls to a server that may be down or starting: repeated until a timeout, with growing pauses."""
+"""Calls to a server that may be down or starting: repeated until a timeout, with errors that say what to do."""
 
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from fairsync.errors import BackendUnavailableError
+from fairsync.errors import BackendUnavailableError, InvalidInputError
 
 _Answer = TypeVar("_Answer")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+
+
+def refusal(server: str, words: str, remedy: str) -> InvalidInputError:
+    """Return the error for a call that a server refuses, whenever it is made."""
+    return InvalidInputError(f"{server} refuses: {words.strip().rstrip('.')}. {remedy}".rstrip())
+
+
+def no_answer(server: str, words: str) -> BackendUnavailableError:
+    """Return the error for a call that may succeed later."""
+    return BackendUnavailableError(
+        f"{server} does not answer as it should: {words.strip().rstrip('.')}. Start it, check url= and its key, or give"
+        " it more time with timeout=."
+    )
 
 
 def retry(call: Callable[[float], _Answer], timeout: float) -> _Answer:

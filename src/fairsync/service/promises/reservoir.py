@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from fairsync.candidates import Candidates
-from fairsync.eligibility.eligible_items import Rules
+from fairsync.eligibility.catalog_rules import CatalogRules
 from fairsync.service.promises.costs import Answered
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class AnswerReservoir:
         eligible = None
         if any(one is not None for rule in rules for one in rule):
             exclude, where = zip(*rules, strict=True)
-            eligible = Rules(exclude, where, catalog, len(rules), allow_empty=True).eligibility(0, len(rules))
+            eligible = CatalogRules(exclude, where, catalog, len(rules), allow_empty=True).eligibility(0, len(rules))
         return Answered(np.stack(padded), _rows(catalog, answers), answers.relevance, eligible)
 
     def _step(self) -> int:

@@ -3,21 +3,25 @@
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, TypeVar
 
-from fairsync.errors import BackendUnavailableError, InvalidInputError, MissingPackageError
-from fairsync.search.engines.retrying import retry
+from fairsync.errors import InvalidInputError, MissingPackageError
+from fairsync.search.engines.retrying import no_answer, refusal, retry
 
 _Answer = TypeVar("_Answer")
 
-# Errors that a retry cannot cure. All others may pass while a server starts or moves data.
+# Errors that a retry cannot cure, with their remedies. All others may pass while a server starts or moves data.
 _NOT_FOUND = 100
-_REFUSALS = {"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"}
+_REFUSALS = {
+    "UNAUTHENTICATED": "Check user and password, or the API key (api_key=).",
+    "PERMISSION_DENIED": "Have an administrator grant it to a role of this user.",
+    "UNIMPLEMENTED": "Update the server.",
+}
+_OTHER_REFUSAL = "Check url= and api_key=; if the collection is gone, make the index again with upload=True."
 _OLDEST = (2, 3, 2)
-_REMEDY = "Start it, check uri= and token=, or give it more time with timeout=."
 
 _this_thread = threading.local()
 for _logger in ("decorators", "client.connection_manager", "client.grpc_handler"):
@@ -47,7 +51,7 @@ class Connection:
             raise MissingPackageError("Milvus needs pymilvus: pip install 'fairsync[milvus]'.") from error
         self.uri, self.token, self.timeout, self.milvus = uri, token, timeout, pymilvus
         self.is_lite, self.kinds = uri.endswith(".db"), pymilvus.DataType
-        self._errors = (pymilvus.MilvusException, grpc.RpcError)
+        self._errors, self._rpc_error = (pymilvus.MilvusException, grpc.RpcError), grpc.RpcError
 
     @cached_property
     def client(self) -> Any:
@@ -62,20 +66,35 @@ class Connection:
                 with _quiet():
                     return call(left)
             except self._errors as error:
-                if self._is_final(error):
-                    raise InvalidInputError(
-                        f"Milvus at {self.uri} refuses: {_words(error)}. Check uri= and token=;"
-                        " if the collection is gone, make the index again with upload=True."
-                    ) from error
-                raise BackendUnavailableError(
-                    f"Milvus at {self.uri} does not answer as it should: {_words(error)}. {_REMEDY}"
-                ) from error
+                # pymilvus says of every error at the connection that the server may be unavailable.
+                reason = error.__cause__ if isinstance(error.__cause__, self._rpc_error) else error
+                if (remedy := self._remedy(reason)) is not None:
+                    raise refusal(f"Milvus at {self.uri}", _words(reason), remedy) from error
+                raise no_answer(f"Milvus at {self.uri}", _words(error)) from error
 
         return retry(attempt, self.timeout)
 
     def call(self, name: str, *given: Any, **more: Any) -> Any:
         """Call an idempotent method of pymilvus, and retry it until the timeout."""
         return self.retry(lambda left: getattr(self.client, name)(*given, timeout=left, **more))
+
+    def query(self, collection: str, expression: str, names: Sequence[str], **more: Any) -> list[dict[str, Any]]:
+        """Return these fields of the items that meet an expression, as they were written last."""
+        return self.retry(lambda left: self.ask(collection, expression, names, left, **more))
+
+    def ask(
+        self, collection: str, expression: str, names: Sequence[str], left: float, **more: Any
+    ) -> list[dict[str, Any]]:
+        """Do the same as `query`, once."""
+        found: list[dict[str, Any]] = self.client.query(
+            collection, filter=expression, output_fields=[*names], consistency_level="Strong", timeout=left, **more
+        )
+        return found
+
+    def index_of(self, collection: str, field: str) -> dict[str, Any] | None:
+        """Return the description of the index of a field; None if there is none."""
+        names = self.call("list_indexes", collection, field_name=field)
+        return self.call("describe_index", collection, names[0]) if names else None
 
     def check_version(self) -> None:
         """Raise if the server is too old: without upserts and arrays."""
@@ -116,13 +135,18 @@ class Connection:
             return None
         return str(self.client.describe_collection(alias, timeout=left)["collection_name"])
 
-    def _is_final(self, error: Any) -> bool:
+    def _remedy(self, error: Any) -> str | None:
+        """Return what to do about an error that a retry cannot cure; None if it may."""
         known = self.milvus.exceptions
         code = error.code() if callable(error.code) else error.code
-        refused = (
-            code == _NOT_FOUND or getattr(code, "name", "") in _REFUSALS or getattr(error, "is_input_error", False)
+        if getattr(code, "name", "") in _REFUSALS:
+            return _REFUSALS[code.name]
+        is_final = code == _NOT_FOUND or getattr(error, "is_input_error", False)
+        return (
+            _OTHER_REFUSAL
+            if is_final or isinstance(error, known.ParamError | known.ConnectionConfigException)
+            else None
         )
-        return refused or isinstance(error, known.ParamError | known.ConnectionConfigException)
 
 
 @contextmanager
@@ -137,4 +161,4 @@ def _quiet() -> Iterator[None]:
 
 def _words(error: Any) -> str:
     text = error.details() if callable(getattr(error, "details", None)) else getattr(error, "message", "")
-    return (text or type(error).__name__).strip().rstrip(".")
+    return text or type(error).__name__

@@ -6,14 +6,18 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fairsync.catalog.attributes import ListColumn
 from fairsync.errors import InvalidInputError
+from fairsync.search.engines.engine import StoredItems
 from fairsync.search.engines.item_schema import ItemSchema, empty_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fairsync.catalog.attributes import Column
+    from fairsync.search.engines.engine import Floats
 
 # For each kind of values the type of a field that is made, then others that serve.
 _TYPES = {
@@ -82,6 +86,27 @@ class MilvusFields:
             return attribute
         return f"a_{hashlib.blake2b(attribute.encode(), digest_size=8).hexdigest()}"
 
+    @property
+    def names(self) -> list[str]:
+        """The fields that are read of an item."""
+        return [self.id, self.embedding, *map(self.field, self.columns)]
+
+    def rows(self, items: StoredItems) -> list[dict[str, Any]]:
+        """Return items as Milvus takes them."""
+        values = [items.ids, self.padded(items.vectors), *(items.attributes[name] for name in self.columns)]
+        return [dict(zip(self.names, row, strict=True)) for row in zip(*values, strict=True)]
+
+    def items(self, rows: Sequence[Mapping[str, Any]]) -> StoredItems:
+        """Return items as Milvus has returned them."""
+        vectors = np.array([row[self.embedding] for row in rows], dtype=np.float32).reshape(-1, self.dim)
+        values = {name: [plain(row[self.field(name)]) for row in rows] for name in self.columns}
+        return StoredItems([row[self.id] for row in rows], vectors[:, : self.given_dim], values)
+
+    def padded(self, vectors: Floats) -> Floats:
+        """Return vectors with as many dimensions as are stored."""
+        missing = self.dim - vectors.shape[1]
+        return np.pad(vectors, ((0, 0), (0, missing))) if missing else vectors
+
     def schema(self, client: Any, kinds: Any) -> Any:
         """Return the schema of a new collection."""
         schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
@@ -136,6 +161,11 @@ class MilvusFields:
                 " collection whose field is not nullable."
             )
         return empty_column(kind, is_list=is_list)
+
+
+def plain(value: Any) -> Any:
+    """Return a value without the types of the protocol: lists come as containers of their own."""
+    return value if isinstance(value, str | int | float) or value is None else list(value)
 
 
 def _length(kind: str) -> dict[str, int]:

@@ -20,9 +20,8 @@ from fairsync.search.engines.pgvector.sessions import PostgresSessions  # isort:
 
 from psycopg import sql
 
-from fairsync.search.engines.pgvector.statements import SqlConditions, select, to_text, to_vectors
+from fairsync.search.engines.pgvector.statements import count_statement, select, to_text, to_vectors, write_statements
 from fairsync.search.engines.pgvector.table import PgvectorTable
-from fairsync.search.engines.written_conditions import write_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -160,14 +159,7 @@ class PgvectorEngine:
 
     def count(self, attributes: Sequence[str] = (), conditions: Sequence[Condition] = ()) -> dict[tuple[Any, ...], int]:
         """Count items by the values of some attributes; see `Engine.count`."""
-        values: dict[str, Any] = {}
-        clauses = [self.table.has_embedding, *write_conditions(conditions, SqlConditions(self.table, values))]
-        columns = [*map(self.table.value, attributes)]
-        grouped = sql.SQL(" GROUP BY {}").format(sql.SQL(", ").join(columns)) if columns else sql.SQL("")
-        statement = sql.SQL("SELECT {} FROM {} AS item WHERE {}{}").format(
-            sql.SQL(", ").join([sql.SQL("count(*)"), *columns]), self.table.identifier,
-            sql.SQL(" AND ").join(clauses), grouped,
-        )  # fmt: skip
+        statement, values = count_statement(self.table, attributes, conditions)
         found: dict[tuple[Any, ...], int] = {}
         for count, *labels in self.server.run(lambda one: one.execute(statement, values).fetchall()):
             key = plain_values(labels)
@@ -179,19 +171,8 @@ class PgvectorEngine:
         table = self.table
         if table.number:
             self.server.run(table.follow)
-        names = [table.id_column, table.embedding_column, *map(table.column_of, table.types)]
-        columns = sql.SQL(", ").join(map(sql.Identifier, names))
-        updates = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in names[1:])
-        stage = sql.SQL("CREATE TEMP TABLE fairsync_staged ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
-            columns, table.identifier
-        )
-        insert = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM fairsync_staged ON CONFLICT ({}) DO UPDATE SET {}").format(
-            table.identifier, columns, columns, sql.Identifier(table.id_column), updates
-        )
-        remove = sql.SQL("DELETE FROM {} AS item WHERE {} = ANY(%s::{}[])").format(
-            table.identifier, table.id, sql.SQL(table.id_type)
-        )
         values = [items.attributes[name] for name in table.types]
+        stage, insert, remove = write_statements(table)
 
         def run(connection: PostgresConnection) -> None:
             with connection.transaction():

@@ -7,8 +7,7 @@ import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fairsync.errors import BackendUnavailableError, InvalidInputError
-from fairsync.search.engines.retrying import retry
+from fairsync.search.engines.retrying import no_answer, refusal, retry
 
 # First, because it says what to install if psycopg is missing.
 from fairsync.postgres_connection import PostgresConnection, parse_postgres_url  # isort: skip
@@ -17,6 +16,8 @@ import psycopg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from fairsync.errors import InvalidInputError
 
 _Answer = TypeVar("_Answer")
 
@@ -68,10 +69,7 @@ class PostgresSessions:
                 connection.close()
             if isinstance(error, psycopg.errors.InvalidPassword | psycopg.errors.InvalidCatalogName):
                 raise self._refusal(error) from error
-            raise BackendUnavailableError(
-                f"Postgres at {self.address} does not answer as it should: {_words(error)}. Start it, check its URL, or"
-                " give it more time with timeout=."
-            ) from error
+            raise no_answer(f"Postgres at {self.address}", _words(error)) from error
         except psycopg.Error as error:
             raise self._refusal(error) from error
         finally:
@@ -116,7 +114,7 @@ class PostgresSessions:
             self._idle.append(connection)
 
     def _refusal(self, error: psycopg.Error) -> InvalidInputError:
-        return InvalidInputError(f"Postgres at {self.address} refuses: {_words(error)}.")
+        return refusal(f"Postgres at {self.address}", _words(error), "Check url= and the rights of its user.")
 
 
 def _close(idle: list[PostgresConnection]) -> None:
@@ -125,5 +123,4 @@ def _close(idle: list[PostgresConnection]) -> None:
 
 
 def _words(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].rstrip(".")
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""The SQL of a search: a score with its bonus, conditions and exclusions, with all values as parameters."""
+"""The SQL of searches, counts and changes, with all values as parameters."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairsync.catalog.attributes import AttributeLabel
+    from fairsync.catalog.conditions import Condition
     from fairsync.search.engines.engine import Bonus, EngineQuery, Floats, Restricted
     from fairsync.search.engines.pgvector.table import PgvectorTable
 
@@ -48,6 +49,37 @@ def select(table: PgvectorTable, query: EngineQuery, at: int, *, by_index: bool)
         sql.SQL(" AND ").join(clauses), distance if by_index else sql.SQL("{} DESC").format(score),
     )  # fmt: skip
     return statement, values
+
+
+def count_statement(
+    table: PgvectorTable, attributes: Sequence[str], conditions: Sequence[Condition]
+) -> tuple[sql.Composed, dict[str, Any]]:
+    """Return the statement that counts items by the values of some attributes, and its values."""
+    values: dict[str, Any] = {}
+    clauses = [table.has_embedding, *write_conditions(conditions, SqlConditions(table, values))]
+    columns = [*map(table.value, attributes)]
+    grouped = sql.SQL(" GROUP BY {}").format(sql.SQL(", ").join(columns)) if columns else sql.SQL("")
+    statement = sql.SQL("SELECT {} FROM {} AS item WHERE {}{}").format(
+        sql.SQL(", ").join([sql.SQL("count(*)"), *columns]), table.identifier, sql.SQL(" AND ").join(clauses), grouped
+    )
+    return statement, values
+
+
+def write_statements(table: PgvectorTable) -> tuple[sql.Composed, sql.Composed, sql.Composed]:
+    """Return statements that make a table for new items, insert or replace items from there, and remove items."""
+    names = [table.id_column, table.embedding_column, *map(table.column_of, table.types)]
+    columns = sql.SQL(", ").join(map(sql.Identifier, names))
+    updates = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in names[1:])
+    stage = sql.SQL("CREATE TEMP TABLE fairsync_staged ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
+        columns, table.identifier
+    )
+    insert = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM fairsync_staged ON CONFLICT ({}) DO UPDATE SET {}").format(
+        table.identifier, columns, columns, sql.Identifier(table.id_column), updates
+    )
+    remove = sql.SQL("DELETE FROM {} AS item WHERE {} = ANY(%s::{}[])").format(
+        table.identifier, table.id, sql.SQL(table.id_type)
+    )
+    return stage, insert, remove
 
 
 def _join(table: PgvectorTable, bonus: Bonus, values: dict[str, Any]) -> sql.Composed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairsync.search.engines.qdrant.requests import path_of
+from fairsync.search.engines.qdrant.payload import path_of
 from fairsync.search.engines.written_conditions import write_conditions
 
 if TYPE_CHECKING:

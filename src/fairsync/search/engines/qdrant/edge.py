@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import shutil
 import threading
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fairsync.errors import InvalidInputError
 from fairsync.extras import explain_missing
+from fairsync.search.engines.item_schema import check_dim, check_metric
 from fairsync.search.engines.qdrant.requests import FoundPoint, PointQuery
+from fairsync.search.engines.retrying import refusal
 from fairsync.search.engines.versions import new_version, versions_of
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _opening = threading.Lock()
 
 
 class QdrantEdge:
-    """A folder of points that one process holds.
+    """A folder of points that one process holds, with the methods of `QdrantServer`.
 
     The bindings take a bool for a number, so that bools are stored as 0 and 1.
 
@@ -60,7 +61,7 @@ class QdrantEdge:
         return self._folder.is_dir() and any(self._folder.iterdir())
 
     def open(self, dim: int, keys: Mapping[str, str], *, create: bool, formulas: bool) -> None:
-        """Check the folder, or make it; see `QdrantBackend.open`."""
+        """Check the folder, or make it; see `QdrantServer.open`."""
         self._bools = {key for key, kind in keys.items() if kind == "bool"}
         with _opening:
             self._pin()
@@ -74,13 +75,13 @@ class QdrantEdge:
         self._check_vectors(dim)
 
     def load(self) -> None:
-        """Open the folder; see `QdrantBackend.load`."""
+        """Open the folder; see `QdrantServer.load`."""
         with _opening:
             self._pin()
             self._take()
 
     def beside(self) -> QdrantEdge | None:
-        """Return a new folder; see `QdrantBackend.beside`."""
+        """Return a new folder; see `QdrantServer.beside`."""
         if self._is_staged or not self._name.is_symlink():
             return None
         made = QdrantEdge(self._name, self._exact)
@@ -88,7 +89,7 @@ class QdrantEdge:
         return made
 
     def switch(self) -> None:
-        """Move the link to this folder, and delete what it pointed to before the last; see `QdrantBackend.switch`."""
+        """Move the link to this folder, and delete what it pointed to before the last; see `Engine.switch`."""
         before, link = self._name.resolve(), self._name.with_name(f"{self._folder.name}.link")
         link.symlink_to(self._folder.name)
         link.replace(self._name)
@@ -120,58 +121,59 @@ class QdrantEdge:
                 raise InvalidInputError(
                     f"there is no folder {self._name} of Qdrant: check its name, or make it with upload=True."
                 )
-            _opened[self._folder] = self._called(lambda: self._edge.EdgeShard.load(str(self._folder))), threading.Lock()
+            _opened[self._folder] = self._called(self._edge.EdgeShard.load, str(self._folder)), threading.Lock()
         self._shard, self._lock = _opened[self._folder]
 
     def _made(self, dim: int, keys: Mapping[str, str]) -> Any:
         """Return a new folder, with an index of each payload field."""
         edge = self._edge
         params = edge.EdgeVectorParams(size=dim, distance=edge.Distance.Dot)
-        shard = self._called(lambda: edge.EdgeShard.create(str(self._folder), edge.EdgeConfig(vectors=params)))
+        shard = self._called(edge.EdgeShard.create, str(self._folder), edge.EdgeConfig(vectors=params))
         for key, kind in keys.items():
             index = edge.UpdateOperation.create_field_index(key, getattr(edge.PayloadSchemaType, _KINDS[kind]))
-            self._called(partial(shard.update, index))
+            self._called(shard.update, index)
         return shard
 
     def query(
         self, queries: Sequence[PointQuery], payload: Sequence[str], *, vectors: bool = False
     ) -> list[list[FoundPoint]]:
-        """Return the points found by each query; see `QdrantBackend.query`."""
+        """Return the points found by each query; see `QdrantServer.query`."""
         requests = self._edge.QueryBatchRequest([self._request(one, list(payload), vectors) for one in queries])
-        answers = self._called(lambda: self._shard.query_batch(requests))
+        answers = self._called(self._shard.query_batch, requests)
         return [[self._found(one, one.score) for one in answer] for answer in answers]
 
     def scroll(
         self, after: Any, limit: int, clauses: Sequence[Clause] = (), *, vectors: bool = True
     ) -> tuple[list[FoundPoint], Any]:
-        """Return the next points; see `QdrantBackend.scroll`."""
+        """Return the next points; see `QdrantServer.scroll`."""
         only = self._filter(clauses)
         request = self._edge.ScrollRequest(
             offset=after, limit=limit, filter=only, with_payload=True, with_vector=vectors
         )
-        points, then = self._called(lambda: self._shard.scroll(request))
+        points, then = self._called(self._shard.scroll, request)
         return [self._found(one) for one in points], then
 
     def retrieve(self, ids: Sequence[PointId]) -> list[FoundPoint]:
-        """Return those of the points that exist; see `QdrantBackend.retrieve`."""
-        found = self._called(lambda: self._shard.retrieve(list(ids), True, True))
+        """Return those of the points that exist; see `QdrantServer.retrieve`."""
+        found = self._called(self._shard.retrieve, list(ids), True, True)
         return [self._found(one) for one in found]
 
     def count(self) -> int:
         """Return the number of points."""
-        return int(self._called(lambda: self._shard.count(self._edge.CountRequest(exact=True))))
+        return int(self._called(self._shard.count, self._edge.CountRequest(exact=True)))
 
     def upsert(self, points: Sequence[FoundPoint]) -> None:
         """Add or replace points."""
         made = [self._edge.Point(one.id, one.vector, self._to_numbers(one.payload)) for one in points]
-        with self._lock:
-            self._called(lambda: self._shard.update(self._edge.UpdateOperation.upsert_points(made)))
-            self._called(self._shard.flush)
+        self._update(self._edge.UpdateOperation.upsert_points(made))
 
     def delete(self, ids: Sequence[PointId]) -> None:
         """Remove points."""
+        self._update(self._edge.UpdateOperation.delete_points(list(ids)))
+
+    def _update(self, operation: Any) -> None:
         with self._lock:
-            self._called(lambda: self._shard.update(self._edge.UpdateOperation.delete_points(list(ids))))
+            self._called(self._shard.update, operation)
             self._called(self._shard.flush)
 
     def optimize(self) -> None:
@@ -179,13 +181,16 @@ class QdrantEdge:
         with self._lock:
             self._called(self._shard.optimize)
 
-    def _called(self, call: Any) -> Any:
+    def check_writes(self) -> None:
+        """Do nothing: a folder that can be opened can be written to."""
+
+    def _called(self, call: Any, *given: Any) -> Any:
         try:
-            return call()
+            return call(*given)
         except Exception as error:
             if type(error) is not Exception:  # the engine raises nothing more specific
                 raise
-            raise InvalidInputError(f"Qdrant in {self._folder} refuses: {str(error)[:200].rstrip('.')}.") from error
+            raise refusal(f"Qdrant in {self._folder}", str(error)[:200], "Check url= and the items.") from error
 
     def _check_vectors(self, dim: int) -> None:
         """Check dimensions and distance on a point: a folder does not tell them."""
@@ -193,22 +198,18 @@ class QdrantEdge:
         if not points:
             return
         held = points[0].vector or []
-        if not isinstance(held, list) or len(held) != dim:
-            what = f"{len(held)} dimensions" if isinstance(held, list) else "vectors with names"
-            raise InvalidInputError(
-                f"{self.place} has {what}, and the catalog has {dim} dimensions: use another folder."
-            )
+        if not isinstance(held, list):
+            raise InvalidInputError(f"{self.place} has vectors with names: use a folder whose vectors have none.")
+        check_dim(dim, len(held), self.place)
         # Neither a cosine nor a distance is 4 for twice a vector of which the inner product with itself is 2.
         length = sum(one * one for one in held)
         query = self._edge.QueryRequest(
             limit=1, query=self._edge.Query.Nearest([2 * one for one in held]),
             filter=self._edge.Filter(must=[self._edge.HasIdCondition({points[0].id})]), params=self._params,
         )  # fmt: skip
-        score = self._called(lambda: self._shard.query(query))[0].score
+        score = self._called(self._shard.query, query)[0].score
         if length and abs(score - 2 * length) > 1e-3 * length:
-            raise InvalidInputError(
-                f"the distance of {self.place} is not the inner product: make a folder with Dot, or use another one."
-            )
+            check_metric("another one", "Dot", self.place)
 
     def _found(self, one: Any, score: float = math.nan) -> FoundPoint:
         payload = dict(one.payload or {})

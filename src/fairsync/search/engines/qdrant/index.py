@@ -32,8 +32,8 @@ class QdrantIndex(EngineIndex):
     api_key
         The API key of a server, if it asks for one.
     id_key
-        The payload field with the id of an item, if ids are words. None if these are the UUIDs of the points. Numbers
-        are the ids of points.
+        The payload field with the id of an item, if ids are words. None or "" if these are the UUIDs of the points.
+        Numbers are the ids of points.
     vector_name
         The name of the vector, if it has one.
     columns

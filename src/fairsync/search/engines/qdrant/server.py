@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import copy
 import math
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from fairsync.errors import BackendUnavailableError, InvalidInputError
+from fairsync.errors import InvalidInputError
 from fairsync.extras import explain_missing
+from fairsync.search.engines.engine import in_parts
+from fairsync.search.engines.item_schema import check_dim, check_metric
 from fairsync.search.engines.qdrant.requests import FoundPoint, PointQuery
-from fairsync.search.engines.retrying import retry
+from fairsync.search.engines.retrying import no_answer, refusal, retry
 from fairsync.search.engines.versions import new_version, versions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from qdrant_client import QdrantClient
 
     from fairsync.search.engines.qdrant.requests import Clause, PointId
-
-_Answer = TypeVar("_Answer")
 
 MEMORY = ":memory:"
 """The address of the client's local mode."""
@@ -84,22 +83,22 @@ class QdrantServer:
 
     def exists(self) -> bool:
         """Return whether the collection is there."""
-        return bool(self._call(lambda: self._client.collection_exists(self._collection)))
+        return bool(self._call("collection_exists", self._collection))
 
     def open(self, dim: int, keys: Mapping[str, str], *, create: bool, formulas: bool) -> None:
-        """Check the collection, or make it; see `QdrantBackend.open`."""
-        models, client, name = self._models, self._client, self._collection
+        """Check the collection, or make it, with an index of each payload field of these types."""
+        models, name = self._models, self._collection
         if formulas and not self._is_local:
             self._check_version()
         if not self.exists():
             if not create:
                 raise self._absent()
             params = models.VectorParams(size=dim, distance=models.Distance.DOT)
-            self._call(lambda: client.create_collection(name, {self._vector: params} if self._vector else params))
+            self._call("create_collection", name, {self._vector: params} if self._vector else params)
             if not self._is_local:  # it has none
                 for key, kind in keys.items():
-                    self._call(partial(client.create_payload_index, name, key, _KINDS[kind]))
-        self._check_vectors(self._call(lambda: client.get_collection(name)).config.params.vectors, dim)
+                    self._call("create_payload_index", name, key, _KINDS[kind])
+        self._check_vectors(self._call("get_collection", name).config.params.vectors, dim)
         self._pin()
 
     def _absent(self) -> InvalidInputError:
@@ -111,19 +110,19 @@ class QdrantServer:
     def query(
         self, queries: Sequence[PointQuery], payload: Sequence[str], *, vectors: bool = False
     ) -> list[list[FoundPoint]]:
-        """Return the points found by each query; see `QdrantBackend.query`."""
+        """Return the points found by each query, best first, with these payload fields, and with vectors if asked."""
         requests = [self._request(one, list(payload), vectors) for one in queries]
-        answers = self._call(lambda: self._client.query_batch_points(self._held_by, requests))
+        answers = self._call("query_batch_points", self._held_by, requests)
         return [[self._found(one, one.score) for one in answer.points] for answer in answers]
 
     def load(self) -> None:
-        """Check that the collection is there; see `QdrantBackend.load`."""
+        """Open the collection as it is, before anything is known of it; raise if it is not there."""
         if not self.exists():
             raise self._absent()
         self._pin()
 
     def beside(self) -> QdrantServer | None:
-        """Return a new collection; see `QdrantBackend.beside`. The name must be an alias."""
+        """Return a new collection that can take the name of this one; None if the name is no alias."""
         if self._name_after or self._held_by == self._collection:
             return None
         made = copy.copy(self)
@@ -131,92 +130,89 @@ class QdrantServer:
         return made
 
     def switch(self) -> None:
-        """Move the alias to this collection, and drop what had it before the last; see `QdrantBackend.switch`."""
-        models, client, name = self._models, self._client, self._name_after
+        """Move the alias to this collection, and drop what had it before the last; see `Engine.switch`."""
+        models, name = self._models, self._name_after
         before = self._aliases().get(name)
         remove = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=name))
         make = models.CreateAliasOperation(
             create_alias=models.CreateAlias(collection_name=self._held_by, alias_name=name)
         )
         # Both at one moment, for all clients.
-        self._call(lambda: client.update_collection_aliases([remove, make] if before else [make]))
+        self._call("update_collection_aliases", [remove, make] if before else [make])
         self._collection, self._name_after = name, ""
-        there = [one.name for one in self._call(client.get_collections).collections]
+        there = [one.name for one in self._call("get_collections").collections]
         for other in versions_of(name, there, kept=[before, self._held_by]):
-            self._call(partial(client.delete_collection, other))
+            self._call("delete_collection", other)
 
     def _pin(self) -> None:
         """Take the collection that the name stands for now."""
         self._held_by = self._aliases().get(self._collection, self._collection)
 
     def _aliases(self) -> dict[str, str]:
-        found = self._call(self._client.get_aliases).aliases
+        found = self._call("get_aliases").aliases
         return {one.alias_name: one.collection_name for one in found}
 
     def scroll(
         self, after: Any, limit: int, clauses: Sequence[Clause] = (), *, vectors: bool = True
     ) -> tuple[list[FoundPoint], Any]:
-        """Return the next points; see `QdrantBackend.scroll`."""
+        """Return the next points that meet conditions, with payload and vector, and where to go on; None at the end."""
         only = self._filter(clauses)
         points, then = self._call(
-            lambda: self._client.scroll(
-                self._held_by, scroll_filter=only, offset=after, limit=limit, with_vectors=vectors
-            )
+            "scroll", self._held_by, scroll_filter=only, offset=after, limit=limit, with_vectors=vectors
         )
         return [self._found(one) for one in points], then
 
     def retrieve(self, ids: Sequence[PointId]) -> list[FoundPoint]:
-        """Return those of the points that exist; see `QdrantBackend.retrieve`."""
-        found = self._call(lambda: self._client.retrieve(self._held_by, list(ids), with_vectors=True))
+        """Return those of the points that exist, with payload and vector."""
+        found = self._call("retrieve", self._held_by, list(ids), with_vectors=True)
         return [self._found(one) for one in found]
 
     def count(self) -> int:
         """Return the number of points."""
-        return int(self._call(lambda: self._client.count(self._held_by, exact=True)).count)
+        return int(self._call("count", self._held_by, exact=True).count)
 
     def upsert(self, points: Sequence[FoundPoint]) -> None:
         """Add or replace points."""
-        for start in range(0, len(points), _WRITTEN_AT_ONCE):
+        for some in in_parts(points, _WRITTEN_AT_ONCE):
             structs = [
                 self._models.PointStruct(
                     id=one.id,
                     payload=dict(one.payload),
                     vector={self._vector: one.vector} if self._vector else one.vector,
                 )
-                for one in points[start : start + _WRITTEN_AT_ONCE]
+                for one in some
             ]
-            self._call(partial(self._client.upsert, self._held_by, structs, wait=True))
+            self._call("upsert", self._held_by, structs, wait=True)
 
     def delete(self, ids: Sequence[PointId]) -> None:
         """Remove points."""
         selector = self._models.PointIdsList(points=list(ids))
-        self._call(lambda: self._client.delete(self._held_by, selector, wait=True))
+        self._call("delete", self._held_by, selector, wait=True)
 
-    def _call(self, call: Callable[[], _Answer]) -> _Answer:
-        """Make an idempotent call, and retry it until the timeout if the server is down or starting."""
+    def check_writes(self) -> None:
+        """Raise if the key may only read, by a deletion that no point meets."""
+        nothing = self._models.Filter(must=[self._models.HasIdCondition(has_id=[])])
+        self._call("delete", self._held_by, self._models.FilterSelector(filter=nothing))
 
-        def attempt(left: float) -> _Answer:
+    def _call(self, name: str, *given: Any, **more: Any) -> Any:
+        """Call an idempotent method of the client, and retry it until the timeout if the server is down or starting."""
+
+        def attempt(left: float) -> Any:
             try:
-                return call()
+                return getattr(self._client, name)(*given, **more)
             except self._errors.UnexpectedResponse as error:
                 if error.status_code is None or error.status_code < 500:
-                    said = error.content.decode(errors="replace")[:200]
-                    raise InvalidInputError(
-                        f"Qdrant at {self._url} refuses ({error.status_code}): {said or error.reason_phrase}. Check"
-                        " url= and api_key=."
-                    ) from error
-                reason: Exception = error
+                    said = error.content.decode(errors="replace")[:200] or error.reason_phrase
+                    words = f"{said} (status {error.status_code})"
+                    raise refusal(f"Qdrant at {self._url}", words, "Check url= and api_key=.") from error
+                raise no_answer(f"Qdrant at {self._url}", str(error)[:200]) from error
             except self._errors.ResponseHandlingException as error:
-                reason = error
-            raise BackendUnavailableError(
-                f"Qdrant at {self._url} does not answer as it should: {str(reason).strip()[:200]}. Start it, check"
-                " url= and api_key=, or give it more time with timeout=."
-            ) from reason
+                raise no_answer(f"Qdrant at {self._url}", str(error)[:200]) from error
 
         return retry(attempt, self._timeout)
 
     def _check_version(self) -> None:
-        version = str(self._call(self._client.info).version)
+        version = str(self._call("info").version)
         if tuple(int(part) for part in version.split("-")[0].split(".")[:2]) < _FORMULAS:
             needed = ".".join(map(str, _FORMULAS))
             raise InvalidInputError(
@@ -234,16 +230,8 @@ class QdrantServer:
             held = held[self._vector]
         elif self._vector:
             raise InvalidInputError(f"{self.place} has one vector without a name: leave vector_name= out.")
-        if held.size != dim:
-            raise InvalidInputError(
-                f"the vectors of {self.place} have {held.size} dimensions, and the catalog has {dim}: use embeddings of"
-                " the same model."
-            )
-        if held.distance != self._models.Distance.DOT:
-            raise InvalidInputError(
-                f"the distance of {self.place} is {held.distance.value}, and relevance is the inner product: use a"
-                " collection with Dot. For cosines, store vectors of length 1 in it (normalize=True)."
-            )
+        check_dim(dim, held.size, self.place)
+        check_metric(held.distance.value, "Dot", self.place)
 
     def _found(self, one: Any, score: float = math.nan) -> FoundPoint:
         vector = one.vector[self._vector] if self._vector and one.vector else one.vector
