@@ -33,6 +33,7 @@ _TOGETHER = {
         "test_milvus.py",
         "test_hosted_milvus.py",
         "test_switch.py",
+        "test_engine_checks.py",
         "test_engine_faults.py",
         "test_hosted_in_milvus.py",
     ),

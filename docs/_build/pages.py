@@ -49,7 +49,9 @@ def commands_page() -> str:
     def walk(command: Any, path: tuple[str, ...]) -> list[str]:
         shown = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"})
         text = re.sub(r" +$", "", shown.stdout.strip("\n"), flags=re.MULTILINE)
-        below = [part for name, one in getattr(command, "commands", {}).items() for part in walk(one, (*path, name))]
+        context = typer.Context(command)
+        names = command.list_commands(context) if hasattr(command, "commands") else []
+        below = [part for name in names for part in walk(command.get_command(context, name), (*path, name))]
         return [f"## {' '.join(('fairsync', *path))}\n\n```text\n{text}\n```\n", *below]
 
     return "# Commands\n\n" + "\n".join(walk(typer.main.get_command(app), ()))

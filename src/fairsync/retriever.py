@@ -17,7 +17,8 @@ from fairsync.catalog.groups import Label
 from fairsync.closing import Closable, NoCopies
 from fairsync.cold_start.cold_start import MEAN, Cold, ColdStart, is_cold
 from fairsync.cold_start.fixed_list import FixedList
-from fairsync.eligibility.eligible_items import Exclude, Rules
+from fairsync.eligibility.eligible_items import make_rules
+from fairsync.eligibility.rules import Exclude, Rules
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.explain.explained_batch import explain_requests
 from fairsync.hindsight import Hindsight
@@ -231,7 +232,7 @@ class FairRetriever(NoCopies, Closable):
             self._check_open()
             catalog, vectors = self.catalog, check_users(users, self.catalog)
             terms, policy, n = self.terms, self.policy, len(vectors)
-            rules = None if exclude is None and where is None else Rules(exclude, where, catalog, n)
+            rules = make_rules(exclude, where, catalog, n)
             vectors, cold = self._cold.fill(vectors, catalog)
             fixed = self._cold.fixed_list(cold, catalog)
             rows, relevance = np.empty((n, terms.k), dtype=np.int64), np.empty((n, terms.k))

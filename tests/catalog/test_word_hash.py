@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fairsync.catalog.word_hash import hash_numbers, hash_word, hash_words
+from fairsync.catalog.word_hash import hash_few_words, hash_numbers, hash_words
 
 KEY = np.uint64(0x9E3779B97F4A7C15)
 
@@ -21,7 +21,8 @@ def test_a_word_has_the_same_hash_alone_and_in_any_list(seed: int) -> None:
     alone = [int(hash_words([[word]], KEY)[0]) for word in words]
     assert hash_words([words], KEY).tolist() == alone
     assert hash_words([words[:7], [], words[7:8], words[8:]], KEY).tolist() == alone
-    assert [hash_word(word, int(KEY)) for word in words] == alone
+    assert hash_few_words(words, int(KEY)) == alone
+    assert [hash_few_words([word], int(KEY)) for word in words] == [[one] for one in alone]
     assert len(set(alone)) == len(set(words))
 
 
@@ -45,15 +46,15 @@ def test_words_with_control_characters_equal_no_id() -> None:
     found = hash_words([strange, ids], KEY)
     assert not np.isin(found[1:6], found[6:]).any()
     assert found[0] == found[6]
-    assert [hash_word(word, int(KEY)) for word in [*strange, *ids]] == found.tolist()
+    assert hash_few_words([*strange, *ids], int(KEY)) == found.tolist()
 
 
 def test_what_is_no_word_raises() -> None:
     with pytest.raises(TypeError):
         hash_words([["a", 7]], KEY)  # type: ignore[list-item]
     with pytest.raises(TypeError):
-        hash_word(7, int(KEY))  # type: ignore[arg-type]
-    assert len(hash_words([], KEY)) == 0
+        hash_few_words(["a", 7], int(KEY))  # type: ignore[list-item]
+    assert len(hash_words([], KEY)) == len(hash_few_words([], int(KEY))) == 0
 
 
 def test_numbers_have_distinct_hashes() -> None:

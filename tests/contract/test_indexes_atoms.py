@@ -84,7 +84,7 @@ def test_exact_indexes_find_what_the_plainest_search_does(name: str, prices: str
 def test_a_large_catalog_is_searched_exactly_also_if_most_items_are_masked(prices: str, batch: int) -> None:
     catalog, atoms, users = LARGE
     index, price = ExactIndex(catalog), price_vectors(atoms, 1)[prices]
-    index._is_small = False  # or a single request would be scored in one product
+    index._is_small = False  # or all items would be scored
     scores = (users[:batch, 0] @ catalog.embeddings.astype(float).T) - price[catalog.group_of]
     rng = np.random.default_rng(3)
     where = [None, Selection(rng.random(len(catalog)) < 0.5), Selection(rng.random(len(catalog)) < 0.02)]

@@ -1,4 +1,4 @@
-"""The direct search for one request in a small catalog, and the scan that it replaces, against the plainest search."""
+"""The direct search for one request, and the scan that it replaces, against the plainest search."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,19 +7,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plain
-from fairsync.catalog import Catalog
+from fairsync.catalog import Catalog, Selection
 from fairsync.search import ExactIndex, Hits, direct, exact
-from fairsync.search.rounding import Float32Items
+from fairsync.search.eligibility import Eligibility
 
 
 def check(
-    catalog: Catalog, user: npt.NDArray[np.float64], prices: npt.NDArray[np.float64] | None, k: int, *, scans: bool
+    catalog: Catalog,
+    user: npt.NDArray[np.float64],
+    prices: npt.NDArray[np.float64] | None,
+    k: int,
+    *,
+    scans: bool,
+    eligible: Eligibility | None = None,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if scans:
-            patch.setattr(exact, "is_small", lambda items: False)
-        hits = ExactIndex(catalog).search(user[None], prices, k)
-    rows, relevance = plain.search(catalog, user[None], prices, k)
+            patch.setattr(exact, "is_direct", lambda *shape: False)
+        patch.setattr(exact, "_SMALL", 0)  # few open rows are scored alone
+        hits = ExactIndex(catalog).search(user[None], prices, k, eligible)
+    allowed = None if eligible is None else [set(np.flatnonzero(eligible.mask(0)).tolist())]
+    rows, relevance = plain.search(catalog, user[None], prices, k, allowed)
     assert hits.rows.tolist() == rows
     assert hits.relevance.tolist() == relevance
 
@@ -35,10 +43,13 @@ def check(
     whole=st.booleans(),
     scale=st.sampled_from([1e-200, 1e-110, 1e-30, 1e-3, 1.0, 1e3, 1e60, 1e99]),
     pricing=st.sampled_from(["none", "usual", "masked", "all masked", "extreme"]),
+    share=st.sampled_from([None, 0.0, 0.05, 0.5, 1.0]),
+    excluded=st.sampled_from([0, 1, 20]),
 )
 def test_one_request(
-    seed: int, n: int, dim: int, interests: int, k: int, kind: type, whole: bool, scale: float, pricing: str
-) -> None:
+    seed: int, n: int, dim: int, interests: int, k: int, kind: type, whole: bool, scale: float, pricing: str,
+    share: float | None, excluded: int,
+) -> None:  # fmt: skip
     rng = np.random.default_rng(seed)
     draw = (lambda shape: rng.integers(-2, 3, shape).astype(float)) if whole else rng.standard_normal
     catalog = Catalog(draw((n, dim)).astype(kind), rng.integers(0, 4, n), ids=rng.permutation(n).tolist())
@@ -51,8 +62,11 @@ def test_one_request(
         "all masked": np.full(groups, np.inf),
         "extreme": rng.choice([-1e100, -1.0, 0.0, 1e-100, 1e100], groups),
     }[pricing]
+    chosen = None if share is None else Selection(rng.random(n) < share)
+    eligible = Eligibility.of(n, [chosen], [rng.integers(n, size=excluded)])
     for scans in (False, True):
         check(catalog, user, prices, k, scans=scans)
+        check(catalog, user, prices, k, scans=scans, eligible=eligible)
 
 
 @pytest.mark.parametrize("scans", [False, True])
@@ -60,8 +74,28 @@ def test_one_request(
 def test_larger_catalogs(k: int, scans: bool) -> None:
     rng = np.random.default_rng(k)
     catalog = Catalog(rng.standard_normal((700, 40)).astype(np.float32), np.arange(700) % 9)
+    user, excluded = rng.standard_normal((1, 40)), [np.arange(0, 700, 3)]
     for prices in (None, rng.standard_normal(9), np.where(np.arange(9) < 7, np.inf, 0.5)):
-        check(catalog, rng.standard_normal((1, 40)), prices, k, scans=scans)
+        check(catalog, user, prices, k, scans=scans)
+        for share in (0.02, 0.5):
+            some = Eligibility.of(700, [Selection(rng.random(700) < share)], excluded)
+            check(catalog, user, prices, k, scans=scans, eligible=some)
+
+
+def test_a_part_of_a_batch_may_carry_the_condition_of_another_request() -> None:
+    catalog = Catalog(np.random.default_rng(3).standard_normal((30, 4)), np.arange(30) % 2)
+    both = Eligibility.of(30, [Selection(np.arange(30) < 15), None], [[1], [2, 20]])
+    for i in range(2):
+        check(catalog, np.ones((1, 4)), np.array([0.0, 0.5]), 30, scans=False, eligible=both.take(np.array([i])))
+
+
+def test_few_rows_are_open_and_some_of_them_eligible() -> None:
+    rng = np.random.default_rng(2)
+    catalog = Catalog(rng.standard_normal((700, 6)), np.arange(700) % 35)
+    prices = np.where(np.arange(35) == 3, 0.5, np.inf)
+    for chosen in (None, Selection(np.arange(700) % 70 == 3), Selection(np.arange(700) % 70 == 4)):
+        eligible = Eligibility.of(700, [chosen], [[3, 4, 38, 73]])
+        check(catalog, rng.standard_normal((1, 6)), prices, 15, scans=False, eligible=eligible)
 
 
 def test_all_items_tie() -> None:
@@ -84,7 +118,7 @@ def test_prices_are_read_in_every_call() -> None:
     assert index.search(user, np.zeros(3), 5).rows.tolist() == index.search(user, None, 5).rows.tolist()
 
 
-def test_only_single_requests_in_small_catalogs_are_searched_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_single_requests_are_searched_directly(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
     def counted(*given: object) -> Hits:
@@ -98,6 +132,8 @@ def test_only_single_requests_in_small_catalogs_are_searched_directly(monkeypatc
     index.search(np.ones((2, 1, 4)), None, 2)
     index.search(np.zeros((1, 1, 4)), None, 2)
     assert len(calls) == 1
-    assert direct.is_small(Float32Items(np.empty((1 << 15, 64), dtype=np.float32), 0, 1.0))
-    assert not direct.is_small(Float32Items(np.empty((1 << 15, 65), dtype=np.float32), 0, 1.0))
-    assert not direct.is_small(Float32Items(np.empty(((1 << 15) + 1, 1), dtype=np.float32), 0, 1.0))
+    assert direct.is_direct(1 << 20, 64, 1)
+    assert not direct.is_direct((1 << 20) + 1, 1, 1)
+    assert not direct.is_direct(1 << 20, 65, 1)
+    assert direct.is_direct(1 << 15, 64, 2)
+    assert not direct.is_direct(1 << 15, 64, 3)

@@ -53,13 +53,17 @@ def test_extreme_float32_embeddings_are_scaled(scale: float) -> None:
     )
 
 
-def test_a_single_vector_may_be_multiplied_item_by_item(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("scans", [False, True])
+def test_a_single_vector_may_be_multiplied_item_by_item(
+    small_blocks: None, monkeypatch: pytest.MonkeyPatch, scans: bool
+) -> None:
+    if scans:
+        monkeypatch.setattr(exact, "is_direct", lambda *shape: False)
     rng = np.random.default_rng(8)
     catalog = Catalog(rng.integers(-2, 3, size=(700, 8)).astype(np.float32), np.arange(700) % 3)  # with many ties
     prices = np.array([0.5, -0.25, 0.0])
     users = rng.integers(-2, 3, size=(5, 1, 8)) + 0.5
     index = ExactIndex(catalog)
-    index._is_small = False
     chosen = [index.search(users[i : i + 1], prices, 10) for i in range(5)]
     panels = [rank_without_prices(index, users[i : i + 1], chosen[i], None)[0].tolist() for i in range(5)]
     monkeypatch.setattr(scan, "_LEAST_STREAMED", 0)

@@ -16,7 +16,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "BLOCK_PER_K", 2)
     monkeypatch.setattr(scan, "PANEL_PRODUCTS", 1 << 9)
     monkeypatch.setattr(exact, "THREAD_PRODUCTS", 1)
-    monkeypatch.setattr(exact, "is_small", lambda items: False)  # single requests too
+    monkeypatch.setattr(exact, "is_direct", lambda *shape: False)  # single requests too
 
 
 def same(index: ExactIndex, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> None:

@@ -132,6 +132,11 @@ class Catalog:
         return np.arange(len(self), dtype=np.int64) if self._ids is None else self._ids
 
     @property
+    def ids_are_words(self) -> bool:
+        """Whether the ids are words, not numbers."""
+        return self._ids is not None and are_words(self._ids)
+
+    @property
     def n_rows(self) -> int:
         """Number of rows: that of the items, if each row is an item."""
         return len(self.group_of)
@@ -358,7 +363,7 @@ class Catalog:
         >>> Catalog(np.eye(2), ["a", "b"], ids=["y", "x"]).rows_of_words([["x", "q"], ["y"]]).tolist()
         [1, -1, 0]
         """
-        if self._ids is None or not are_words(self._ids):
+        if not self.ids_are_words:
             raise TypeError("The ids of the catalog are numbers.")
         return self._lookup.find_words(lists)
 

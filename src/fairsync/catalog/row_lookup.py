@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog.names import are_words
-from fairsync.catalog.word_hash import hash_numbers, hash_word, hash_words
+from fairsync.catalog.word_hash import hash_few_words, hash_numbers, hash_words
 
 _Rows = npt.NDArray[np.int64]
 _Hashes = npt.NDArray[np.uint64]
@@ -61,8 +61,8 @@ class RowLookup:
         once in 10^13 times.
         """
         if sum(map(len, lists)) <= _FEW:
-            key = int(self._key)
-            return np.array([self._search_one(hash_word(one, key)) for words in lists for one in words], dtype=np.int64)
+            few = hash_few_words([one for words in lists for one in words], int(self._key))
+            return self._search_few(few)
         return self._search(hash_words(lists, self._key))
 
     def _hash(self, ids: npt.NDArray[Any]) -> _Hashes:
@@ -83,25 +83,27 @@ class RowLookup:
     def _search(self, hashes: _Hashes) -> _Rows:
         """Return the rows of ids with these hashes, -1 for unknown ones."""
         if len(hashes) <= _FEW:
-            return np.array([self._search_one(one) for one in hashes.tolist()], dtype=np.int64)
-        slots = (hashes & self._last).astype(np.int64)
+            return self._search_few(hashes.tolist())
+        last = len(self._table) - 1
+        slots = hashes.view(np.int64) & last
         found = self._table.take(slots)
-        wrong = np.flatnonzero(((found ^ hashes) > self._last) & (found != self._last))
+        wrong = np.flatnonzero((found ^ hashes) > self._last)
+        wrong = wrong[found[wrong] != self._last]
         others, slots, hashes = wrong, slots[wrong], hashes[wrong]
         while len(others):
-            slots = (slots + 1) % len(self._table)
+            slots = (slots + 1) & last
             found[others] = there = self._table[slots]
             wrong = np.flatnonzero(((there ^ hashes) > self._last) & (there != self._last))
             others, slots, hashes = others[wrong], slots[wrong], hashes[wrong]
-        rows = (found & self._last).astype(np.int64)
-        rows[rows == len(self._table) - 1] = -1
+        rows = found.view(np.int64) & last
+        rows[np.flatnonzero(rows == last)] = -1
         return rows
 
-    def _search_one(self, value: int) -> int:
-        last = len(self._table) - 1
-        slot = value & last
-        while (found := self._table.item(slot)) != last:
-            if found ^ value <= last:
-                return found & last
-            slot = (slot + 1) & last
-        return -1
+    def _search_few(self, hashes: Sequence[int]) -> _Rows:
+        entry, last, rows = self._table.item, len(self._table) - 1, []
+        for value in hashes:
+            slot = value & last
+            while (found := entry(slot)) != last and found ^ value > last:
+                slot = (slot + 1) & last
+            rows.append(-1 if found == last else found & last)
+        return np.array(rows, dtype=np.int64)

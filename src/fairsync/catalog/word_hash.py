@@ -52,26 +52,27 @@ def hash_words(lists: Iterable[Sequence[str]], key: np.uint64) -> _Hashes:
     return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
 
-def hash_word(word: str, key: int) -> int:
-    """Return the hash of one word, the same as `hash_words`: for a few words this is faster than calls of numpy.
+def hash_few_words(words: Sequence[str], key: int) -> list[int]:
+    """Return a hash of each word, the same as `hash_words`: for a few words this is faster than calls of numpy.
 
     Examples
     --------
-    >>> hash_word("marmalade", 12345) == int(hash_words([["marmalade"]], np.uint64(12345))[0])
+    >>> hash_few_words(["tea", "marmalade"], 12345) == hash_words([["tea", "marmalade"]], np.uint64(12345)).tolist()
     True
     """
-    if not isinstance(word, str):
-        raise TypeError(f"an id must be a str, got {word!r:.80}.")
-    text = word.encode("utf-8", "surrogatepass")
-    if b"\0" in text:
-        text = _STRANGE.encode()
-    elif len(text) > _LONG:
-        text = _short(word).encode()
-    value = 0
-    for at in range(0, len(text), _PIECE):
-        value = ((value ^ int.from_bytes(text[at : at + _PIECE], "little")) + key) * key & _ALL_BITS
-        value ^= value >> 32
-    return value
+    joined = "\0".join(words).encode("utf-8", "surrogatepass")
+    texts = joined.split(b"\0") if words else []
+    if len(texts) != len(words) or max(map(len, texts), default=0) > _LONG:
+        texts = [(_STRANGE if "\0" in word else _short(word)).encode("utf-8", "surrogatepass") for word in words]
+    hashes = []
+    for text in texts:
+        value, pieces = 0, int.from_bytes(text, "little")
+        while pieces:  # no piece is zero, because no byte is
+            value = ((value ^ pieces & _ALL_BITS) + key) * key & _ALL_BITS
+            value ^= value >> 32
+            pieces >>= 64
+        hashes.append(value)
+    return hashes
 
 
 def hash_numbers(numbers: npt.NDArray[np.int64], key: np.uint64) -> _Hashes:
@@ -113,7 +114,7 @@ def _pieces(lists: Sequence[Sequence[str]], n: int) -> Iterator[tuple[_Hashes, _
         padded = text + bytes(_PIECE)
         for at in range(0, step - 1, _PIECE):
             piece = np.ndarray(n, dtype="<u8", buffer=padded, offset=at, strides=(step,))
-            yield piece & _BITS[min(step - 1 - at, _PIECE)], None
+            yield (piece if at + _PIECE < step else piece & _BITS[step - 1 - at]), None
     else:
         ends = np.append(np.flatnonzero(letters == 0), len(text))
         starts = np.concatenate([[0], ends[:-1] + 1])

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fairsync.cold_start.cold_start import Cold
     from fairsync.coordination.lease import Lease
     from fairsync.coordination.protocol import CoordinatorProtocol
-    from fairsync.eligibility.eligible_items import Exclude, Rules
+    from fairsync.eligibility.rules import Exclude, Rules
     from fairsync.explain import Explanation, WhyNot
     from fairsync.loop.batch import ServedBatch
     from fairsync.search import Index

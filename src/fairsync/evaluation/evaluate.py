@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog, Where
     from fairsync.catalog.groups import Label
     from fairsync.cold_start.cold_start import Cold
-    from fairsync.eligibility.eligible_items import Exclude
+    from fairsync.eligibility.rules import Exclude
     from fairsync.policies import Policy
     from fairsync.promises import Promise
     from fairsync.promises.floors import Floors

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog, Where
     from fairsync.catalog.groups import Label
     from fairsync.cold_start.cold_start import Cold
-    from fairsync.eligibility.eligible_items import Exclude
+    from fairsync.eligibility.rules import Exclude
     from fairsync.hindsight.priced_lists import Progress, Search
     from fairsync.promises import Promise
     from fairsync.promises.floors import Floors

@@ -18,6 +18,7 @@ SPARING = 4  # once the sample is full, one small batch in this many renews it (
 SPAN_OF_RESERVE = 4  # where promises overlap: batches, of 64 at least, at the end of a horizon that have a reserve
 WARM_UP = 16  # requests of the first batch of a warm-up; each further one is twice as long
 FIRST_ITERATIONS = 25  # Newton steps of a solve from scratch; later solves start from the last solution
+MANY = 1_000  # by the clock, with more promises than this, horizons start from the prices of an earlier start
 
 
 @dataclass(frozen=True)
@@ -152,9 +153,12 @@ class Guaranteed:
         known = 0 if state.sample is None else len(state.sample)
         turnover = TURNOVER if state.small_batch or known < SAMPLE_SIZE else FULL_TURNOVER
         new = state.n_fresh > 0 and state.n_fresh * turnover >= known
-        # The prices at the end of the last horizon were made for the groups that lagged: do not start from them.
+        # The prices at the end of the last horizon were made for the groups that lagged: do not start from them. If the
+        # next horizon has the same targets, those at its start are right. By the clock it has others, but with many
+        # promises requests would wait too long for a solve with every plan.
         opens = feedback.remaining == terms.horizon and known + state.n_fresh > 0
-        if opens and state.opening is not None and not new:
+        reuses = terms.auto_restart or len(target) > MANY
+        if opens and state.opening is not None and not new and reuses:
             subsidies = _due(_within(state.opening, feedback.highest), target, limit)
             return replace(state, subsidies=subsidies, target=target, limit=limit)
         if opens or (new and known == 0):

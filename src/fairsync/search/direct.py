@@ -1,8 +1,9 @@
-"""Exact search for one request in a small catalog: all scores at once, without blocks, bundles and buffers.
+"""Exact search for one request: all scores at once, without blocks, bundles and buffers.
 
-A scan (:mod:`fairsync.search.scan`) is built for catalogs that do not fit in cache. Where they do, calling numpy takes
-most of its time. This search scores all items in one product, with the same bounds of rounding, and settles the few
-that come near the best in float64, so that it finds the same items, bit for bit.
+A scan (:mod:`fairsync.search.scan`) is built for batches, whose scores do not fit in cache together. Those of one
+request do, and calling numpy takes much of the time of a scan. This search scores all items in one product, with the
+same bounds of rounding, and settles the few that come near the best in float64, so that it finds the same items, bit
+for bit.
 """
 
 import numpy as np
@@ -10,23 +11,35 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.search.base import Hits
+from fairsync.search.eligibility import Eligibility
+from fairsync.search.restriction import lower_barred
 from fairsync.search.rounding import Float32Items, prepare_query
-from fairsync.search.scan import PANEL_PRODUCTS_OF_ONE, ItemBonus
+from fairsync.search.scan import PANEL_PRODUCTS_OF_ONE, PIECE_VALUES, ItemBonus, is_streamed
 from fairsync.search.scoring import settle_one
 
-# Up to this many values of embeddings (8 MB in float32) a direct search is faster than a scan, by 1.5 to 5 times.
-_MOST_VALUES = 1 << 21
-# With more items, ties among many of them would take too long to settle.
-_MOST_ITEMS = 1 << 15
+# Up to this many scores stay in cache, and ties among all of them can be settled.
+_MOST_ITEMS = 1 << 20
+# Up to this many values (256 MB in float32) one vector is read past the items on one thread; more of them are shared
+# among threads.
+_MOST_VALUES = 1 << 26
+# Several interests are several products here, and a single one, with matrices, in a scan: that is faster for more
+# multiplications than this.
+_MOST_PRODUCTS = 1 << 22
 # The k-th best score is estimated from the best scores of bundles. With this many times k of them, few items are above
 # the estimate.
 _BUNDLES_PER_K = 4
 _LOWEST = float(np.finfo(np.float32).min)
 
 
-def is_small(items: Float32Items) -> bool:
-    """Return whether a direct search is faster than a scan."""
-    return items.values.size <= _MOST_VALUES and len(items.values) <= _MOST_ITEMS
+def is_direct(n: int, dim: int, interests: int) -> bool:
+    """Return whether a direct search of n items takes no longer than a scan, and as little as 40 %.
+
+    Examples
+    --------
+    >>> is_direct(300_000, 64, 1), is_direct(300_000, 64, 4), is_direct(3_000, 64, 4)
+    (True, False, True)
+    """
+    return n <= _MOST_ITEMS and n * dim * interests <= (_MOST_VALUES if interests == 1 else _MOST_PRODUCTS)
 
 
 def search_one(
@@ -38,6 +51,8 @@ def search_one(
     reference: float,
     goal: int,
     k: int,
+    rows: npt.NDArray[np.int64] | None = None,
+    eligible: Eligibility | None = None,
 ) -> Hits:
     """Find the best items for one user.
 
@@ -48,36 +63,64 @@ def search_one(
     user
         (interests, d) vectors, not all zero.
     prices, reference, goal
-        Prices or None, and what `scoring.reference_price` says of them: ``goal`` items can be found, at least one.
+        Prices or None, and what `scoring.reference_price` says of them: at most ``goal`` items can be found, and at
+        least one.
     k
         Length of the list, which is padded beyond ``goal``.
+    rows
+        The only rows to score, in ascending order. Defaults to all.
+    eligible
+        The items that the user may get. By default, or if rows are given, all that are scored.
     """
-    n = len(catalog)
     columns, bonus, margin = prepare_query(items, user, prices, reference)
-    scores = _product(items.values, columns[:, 0])
+    scores = _scores(items.values, columns[:, 0], rows)
     for interest in range(1, columns.shape[1]):
-        np.maximum(scores, _product(items.values, columns[:, interest]), out=scores)
+        np.maximum(scores, _scores(items.values, columns[:, interest], rows), out=scores)
     if bonus is not None:
-        scores += item_bonus.of(bonus)[:n]
-    cut = max(_kth_best(scores, goal) - margin, _LOWEST)
+        scores += item_bonus.of(bonus)[: len(scores)] if rows is None else bonus.take(catalog.group_of.take(rows))
+    if eligible is not None and rows is None:
+        scores[eligible.excluded] = -np.inf
+        if (chosen := eligible.selection(0)) is not None:
+            lower_barred(chosen.mask, scores)
+    cut = max(_kth_best(scores, min(goal, len(scores))) - margin, _LOWEST)
     # One step down, since float32 may round up; masked items score -inf and stay below.
-    rows = (scores >= np.nextafter(np.float32(cut), np.float32(_LOWEST))).nonzero()[0]
-    return settle_one(catalog, user, prices, k, rows)
+    found = (scores >= np.nextafter(np.float32(cut), np.float32(_LOWEST))).nonzero()[0]
+    return settle_one(catalog, user, prices, k, found if rows is None else rows[found])
 
 
-def _product(items: npt.NDArray[np.float32], column: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return (n,) the product of all items with a vector, in panels that BLAS computes on the calling thread."""
+def _scores(
+    items: npt.NDArray[np.float32], column: npt.NDArray[np.float32], rows: npt.NDArray[np.int64] | None
+) -> npt.NDArray[np.float32]:
+    """Return the product of all items, or of some rows, with a vector."""
+    if rows is None:
+        scores = np.empty(len(items), dtype=np.float32)
+        _multiply(items, column, scores)
+        return scores
+    scores = np.empty(len(rows), dtype=np.float32)
+    # Copied in pieces that stay in cache.
+    step = max(1, PIECE_VALUES // items.shape[1])
+    piece = np.empty((min(step, len(rows)), items.shape[1]), dtype=np.float32)
+    for start in range(0, len(rows), step):
+        some = rows[start : start + step]
+        items.take(some, axis=0, out=piece[: len(some)], mode="clip")
+        _multiply(piece[: len(some)], column, scores[start : start + step])
+    return scores
+
+
+def _multiply(items: npt.NDArray[np.float32], column: npt.NDArray[np.float32], scores: npt.NDArray[np.float32]) -> None:
+    """Write the product of items with a vector to ``scores``, in panels that BLAS computes on the calling thread."""
     n, dim = items.shape
+    if is_streamed(items, 1):
+        np.vecdot(items, column, out=scores)
+        return
     panel = max(1, PANEL_PRODUCTS_OF_ONE // dim)
     whole = n // panel * panel
-    scores = np.empty(n, dtype=np.float32)
     # All values are finite, but BLAS may compute with what an earlier product left in its buffers, and discard it.
     with np.errstate(invalid="ignore"):
         if whole:
             np.matmul(items[:whole].reshape(-1, panel, dim), column, out=scores[:whole].reshape(-1, panel))
         if whole < n:
             np.matmul(items[whole:], column, out=scores[whole:])
-    return scores
 
 
 def _kth_best(scores: npt.NDArray[np.float32], k: int) -> float:

@@ -67,19 +67,13 @@ class Eligibility:
         cls, n_items: int, selections: Sequence[Selection | None], excluded: _Rows, offsets: _Rows
     ) -> "Eligibility":
         """Return the eligibility of requests whose excluded rows are joined already, sorted and distinct in each."""
-        place: dict[int, int] = {}
-        distinct: list[Selection] = []
-        selection_of = np.full(len(selections), -1, dtype=np.int64)
-        for i, one in enumerate(selections):
-            if one is None:
-                continue
+        distinct = {id(one): one for one in selections if one is not None}
+        for one in distinct.values():
             if len(one.mask) != n_items:
                 raise InvalidInputError(f"a selection of {len(one.mask)} items does not fit {n_items} items.")
-            if id(one) not in place:
-                place[id(one)] = len(distinct)
-                distinct.append(one)
-            selection_of[i] = place[id(one)]
-        return cls(n_items, tuple(distinct), selection_of, excluded, offsets)
+        place = {key: at for at, key in enumerate(distinct)}
+        selection_of = np.array([place.get(id(one), -1) for one in selections], dtype=np.int64)
+        return cls(n_items, tuple(distinct.values()), selection_of, excluded, offsets)
 
     def __len__(self) -> int:
         return len(self.selection_of)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits
-from fairsync.search.direct import is_small, search_one
+from fairsync.search.direct import is_direct, search_one
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.group_rows import GroupRows
 from fairsync.search.recent_prices import RecentPrices
@@ -27,6 +27,8 @@ _THREAD_BYTES = 1 << 27
 # more.
 _FEW, _FEW_OF_ONE = 0.1, 0.05
 _ENOUGH_USERS = 8
+# With at most this many values of embeddings (8 MB) all are scored about as fast as the open rows are found.
+_SMALL = 1 << 21
 
 _Rows = npt.NDArray[np.int64]
 _Prices = npt.NDArray[np.float64] | None
@@ -76,7 +78,7 @@ class ExactIndex:
         self.catalog = catalog
         self.threads = threads or _processors()
         self.items = Float32Items.of(catalog.embeddings)
-        self._is_small = is_small(self.items)
+        self._is_small = self.items.values.size <= _SMALL
         # Of the last prices, because many requests come between two price changes.
         self._last_goal: tuple[npt.NDArray[np.float64], int, int, float, _Rows | None] | None = None
         self.recent_prices = RecentPrices(catalog.n_groups)
@@ -96,8 +98,8 @@ class ExactIndex:
         """Find the k items of highest relevance minus price for each user; see `Index.search`."""
         vectors = np.asarray(users, dtype=np.float64)
         prices, goal, reference, rows = self._goal(prices, k)
-        if self._is_small and eligible is None and len(vectors) == 1 and goal and vectors.any():
-            return search_one(self.catalog, self.items, self.item_bonus, vectors[0], prices, reference, goal, k)
+        if len(vectors) == 1 and goal and is_direct(len(self.catalog), *vectors.shape[:0:-1]) and vectors.any():
+            return self._search_one(vectors, prices, k, goal, reference, rows, eligible)
         hits = Hits.empty(len(vectors), k)
         real = vectors.any(axis=(1, 2))
         kept = np.flatnonzero(real)
@@ -119,6 +121,33 @@ class ExactIndex:
         if tiles:
             self._run(tiles, hits)
         return hits
+
+    def _search_one(
+        self,
+        vectors: npt.NDArray[np.float64],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        goal: int,
+        reference: float,
+        rows: _Rows | None,
+        eligible: Eligibility | None,
+    ) -> Hits:
+        """Find the items of one nonzero user without a scan. The rows are those that prices leave open, if few."""
+        if eligible is not None:
+            if prices is not None and not any_reference_serves(self.items, vectors, prices)[0]:
+                sizes = eligible.group_sizes(0, self.catalog.group_of, self.catalog.group_sizes)
+                goal, reference = _reference(sizes, prices, k)
+            chosen = eligible.selection(0)
+            if rows is None and chosen is not None and len(chosen) <= _FEW * len(self.catalog):
+                rows = chosen.rows
+                if len(rows) and len(eligible.excluded):
+                    rows = np.delete(rows, _excluded_among(rows, eligible).excluded)
+            elif rows is not None:
+                rows = rows[eligible.allows(np.zeros(len(rows), dtype=np.int64), rows)]
+            if goal == 0 or (rows is not None and not len(rows)):
+                return Hits.empty(1, k)
+        shared = (self.catalog, self.items, self.item_bonus)
+        return search_one(*shared, vectors[0], prices, reference, goal, k, rows, eligible)
 
     def _run(self, tiles: list[Tile], hits: Hits) -> None:
         """Scan the items of each tile, with several threads if that is worth it, and write to the hits."""

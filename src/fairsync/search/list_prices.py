@@ -141,12 +141,12 @@ class ListPrices:
         groups = np.flatnonzero(bonus > limit.take(self._home))
         rest = bonus.copy()
         rest[groups] = -np.inf
+        rows, sizes = self._group_rows.in_order(groups)
+        high = np.repeat(bonus[groups], sizes)
         # Largest bonus first: a scan excludes items in bundles, by their best bonus.
-        high = bonus[groups]
         order = _nearly_descending(high)
-        rows, sizes = self._group_rows.in_order(groups[order])
-        row_bonus = np.zeros(len(rows) + BUNDLE_OF_ONE, dtype=np.float32)
-        row_bonus[: len(rows)] = np.repeat(high[order], sizes)
+        rows, row_bonus = rows[order], np.zeros(len(rows) + BUNDLE_OF_ONE, dtype=np.float32)
+        row_bonus[: len(rows)] = high[order]
         by_list, depth = _chances(sampled, sampled <= limit[:, None], np.float32(1 / tail))
         share = float(np.count_nonzero(sampled > -np.inf) / sampled.size)
         return ListBonuses(by_list, rest, rows, self._items.take(rows, axis=0), row_bonus, share, depth)

@@ -9,6 +9,7 @@ _Floats = npt.NDArray[np.float32]
 
 # Fresh memory for a whole block would cost as much as the work on it: pieces of this many items stay in cache.
 _PIECE = 1 << 16
+_CACHE_LINE = 64
 _INFINITY_BITS = np.array([-np.inf], dtype=np.float32).view(np.int32)[0]
 
 
@@ -50,26 +51,22 @@ class Restriction:
             self.own = Eligibility(
                 eligible.n_items, eligible.selections, used, eligible.excluded[:0], np.zeros_like(eligible.offsets)
             )
-        self._buckets: npt.NDArray[np.integer] = eligible.excluded
-        if self.users == 1:  # in order already
-            self._shift, self._excluded = 0, eligible.excluded
-            return
         # In the order of their rows, so that the entries of a block of rows are next to each other. Counting takes a
         # fraction of the time of sorting, and puts rows that differ in their last bits only in any order.
-        self._shift = max(0, eligible.n_items.bit_length() - 16)
+        self._shift = max(0, eligible.n_items.bit_length() - 15)
         bucket = (eligible.excluded >> self._shift).astype(np.uint16)
         order = np.argsort(bucket, kind="stable")
-        self._buckets = bucket[order]
-        self._excluded = (eligible.excluded * self.users + eligible.owners)[order]
+        self._buckets = bucket.take(order)
+        self._excluded = (eligible.excluded * self.users + eligible.owners).take(order)
 
     def exclude(self, start: int, stop: int, scores: _Floats) -> None:
         """Lower the scores of items that single users exclude, in a block of rows."""
         if not len(self._excluded):
             return
         # Of the same type, or numpy would convert all of them.
-        bounds = np.array((start >> self._shift, (stop - 1) >> self._shift), dtype=self._buckets.dtype)
-        first, end = np.searchsorted(self._buckets, bounds[:1]), np.searchsorted(self._buckets, bounds[1:], "right")
-        at = self._excluded[first[0] : end[0]] - start * self.users
+        bounds = np.array((start >> self._shift, ((stop - 1) >> self._shift) + 1), dtype=self._buckets.dtype)
+        first, end = self._buckets.searchsorted(bounds).tolist()
+        at = self._excluded[first:end] - start * self.users
         if (start | stop) & ((1 << self._shift) - 1):  # the first or the last bucket may be cut
             at = at[(at >= 0) & (at < (stop - start) * self.users)]
         width = scores.shape[1]
@@ -96,24 +93,40 @@ class Restriction:
         """
         assert self.shared is not None
         size = stop - start
-        for at in range(0, size, _PIECE):
-            piece = slice(at, min(at + _PIECE, size))
-            barred = _minus_infinity(self.shared[start + piece.start : start + piece.stop])
-            if bonus is None:
-                memory[piece] = barred
-            else:
-                np.add(bonus[piece], barred, out=memory[piece])
+        if bonus is None:
+            memory[:size] = 0.0
+        elif bonus is not memory:
+            memory[:size] = bonus[:size]
+        lower_barred(self.shared[start:stop], memory[:size])
         memory[size:] = 0.0
         return memory
 
     def mask(self, start: int, stop: int, scores: _Floats) -> None:
         """Lower the scores of all items that the users' own conditions do not admit, in a block of rows."""
         assert self.own is not None
-        everything = np.ones(stop - start, dtype=bool)
-        masks = [chosen.mask[start:stop] for chosen in self.own.selections] + [everything]
-        barred = _minus_infinity(np.ascontiguousarray(np.array([masks[at] for at in self.own.selection_of]).T))
+        size = stop - start
+        # A little longer than need be: rows at distances of a power of two would drive each other out of the cache.
+        masks = np.ones((self.users, size + _CACHE_LINE), dtype=bool)
+        for mask, at in zip(masks, self.own.selection_of.tolist(), strict=True):
+            if at >= 0:
+                mask[:size] = self.own.selections[at].mask[start:stop]
+        barred = _minus_infinity(np.ascontiguousarray(masks[:, :size].T))
         for interest in range(scores.shape[1] // self.users):
-            scores[: stop - start, interest * self.users : (interest + 1) * self.users] += barred
+            scores[:size, interest * self.users : (interest + 1) * self.users] += barred
+
+
+def lower_barred(mask: npt.NDArray[np.bool_], scores: _Floats) -> None:
+    """Lower the scores of items to -inf where the mask is False.
+
+    Examples
+    --------
+    >>> scores = np.ones(2, dtype=np.float32)
+    >>> lower_barred(np.array([True, False]), scores)
+    >>> scores.tolist()
+    [1.0, -inf]
+    """
+    for start in range(0, len(mask), _PIECE):
+        scores[start : start + _PIECE] += _minus_infinity(mask[start : start + _PIECE])
 
 
 def _minus_infinity(mask: npt.NDArray[np.bool_]) -> _Floats:

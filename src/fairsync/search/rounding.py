@@ -190,8 +190,11 @@ def any_reference_serves(
     low, high = (0.0, 0.0) if prices is None else price_range(prices)
     if prices is not None and high == np.inf:
         high = prices.max(where=prices < np.inf, initial=-np.inf)
-    reaches = np.ldexp(_lengths(users) * items.largest_norm, items.exponent)
-    serves: npt.NDArray[np.bool_] = high - low <= reaches
+    # A vector is at least as long as its largest component, which as a rule is enough to know.
+    shortest = users.max(axis=(1, 2)).min(initial=math.inf)
+    if high - low <= np.ldexp(shortest * items.largest_norm, items.exponent):
+        return np.ones(len(users), dtype=bool)
+    serves: npt.NDArray[np.bool_] = high - low <= np.ldexp(_lengths(users) * items.largest_norm, items.exponent)
     return serves
 
 

@@ -23,14 +23,15 @@ _MOST_SCORES = 1 << 24
 # slowest is many times slower as soon as anything else runs on a core; our own threads join once per search.
 PANEL_PRODUCTS = 1 << 18
 PANEL_PRODUCTS_OF_ONE = 9_215
-# Beyond any cache, and with vectors as long as this, one inner product per item reads memory faster than a panel does.
-_LEAST_STREAMED, _LEAST_STREAMED_DIM = 1 << 25, 64
+# With more than caches hold, and vectors as long as this, one inner product per item reads memory faster than a panel.
+_LEAST_STREAMED, _LEAST_STREAMED_DIM = 1 << 24, 64
 # Scores are first examined in bundles, by their maximum. For a single vector numpy's calls, not its arithmetic, take
 # the time, and longer bundles need fewer calls.
 _BUNDLE, BUNDLE_OF_ONE = 8, 32
 # A block should hold this many times k items, or hardly any of them would be below its own k-th best.
 BLOCK_PER_K = 128
-_PIECE_VALUES = 1 << 17
+# Rows that are not next to each other are copied in pieces of this many values, which stay in cache.
+PIECE_VALUES = 1 << 17
 # The bonuses of this many groups stay in cache during a pass over the items.
 _FEW_GROUPS = 1 << 12
 _LOWEST = np.finfo(np.float32).min
@@ -134,7 +135,7 @@ class Tile:
         self.block = -(-block // self.panel) * self.panel
         self.is_streamed = not self.scattered and is_streamed(self.items, width)
         # Items that are not next to each other are copied in pieces that stay in cache, of whole panels.
-        self.gathered = min(self.block, max(1, _PIECE_VALUES // (self.panel * catalog.dim)) * self.panel)
+        self.gathered = min(self.block, max(1, PIECE_VALUES // (self.panel * catalog.dim)) * self.panel)
 
     def settle(self, owners: _Rows, rows: _Rows) -> Hits:
         """Order candidates by the float64 scores that decide. The hits are in rows of the catalog."""
@@ -276,8 +277,9 @@ class Scan:
             # A bundle scores at most its best relevance plus its best bonus. This bound takes an eighth of the
             # additions.
             bound = self._bundles(scores, best)
-            # Repeated first: numpy takes about as long for a short row as for one of some hundred values.
-            bound.reshape(-1)[:] += np.repeat(bonus.reshape(bundles, size).max(axis=0), users)
+            if tile.bonus is not None:  # without prices, what is not eligible scores less, and nothing more
+                # Repeated first: numpy takes about as long for a short row as for one of some hundred values.
+                bound.reshape(-1)[:] += np.repeat(bonus.reshape(bundles, size).max(axis=0), users)
             open_ = bound >= self.cut
             worth = bool(np.count_nonzero(open_) <= crowd)
         if open_ is None or not worth:

@@ -37,16 +37,13 @@ def relevance(
     best = np.empty(len(rows))
     step = max(8, _PIECE_VALUES // catalog.dim)
     for interest in range(users.shape[1]):
-        columns = np.ascontiguousarray(users[:, interest].T)
+        vectors = users[:, interest]
         for start in range(0, len(rows), step):
             piece = slice(start, start + step)
-            items = catalog.embeddings.take(rows[piece], axis=0, mode="clip")
-            products = columns.take(owners[piece], axis=1, mode="clip")
-            products *= items.T
-            if interest == 0:
-                best[piece] = _sum_in_order(products)
-            else:
-                np.maximum(best[piece], _sum_in_order(products), out=best[piece])
+            products = vectors.take(owners[piece], axis=0, mode="clip")
+            products *= catalog.embeddings.take(rows[piece], axis=0, mode="clip")
+            total = _sum_in_order(np.ascontiguousarray(products.T))
+            best[piece] = total if interest == 0 else np.maximum(best[piece], total)
     return best
 
 

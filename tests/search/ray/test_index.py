@@ -67,7 +67,7 @@ def start(catalog: Catalog, *given: Any, **options: Any) -> Any:
     return RayIndex(catalog, *given, **SMALL | options)
 
 
-def assert_same(index: Index, other: Index) -> None:
+def assert_same(index: Index, other: Index, catalog: Catalog = CATALOG) -> None:
     for prices in PRICES.values():
         for k, users in ((1, USERS[:1]), (40, USERS), (700, USERS.astype(np.float32)), (5, USERS[:0])):
             hits, expected = index.search(users, prices, k), other.search(users, prices, k)
@@ -75,7 +75,7 @@ def assert_same(index: Index, other: Index) -> None:
             assert hits.relevance.tolist() == expected.relevance.tolist()
             assert hits.reached is None
             if len(users):
-                eligible = random_eligibility(np.random.default_rng(k), len(CATALOG), len(users))
+                eligible = random_eligibility(np.random.default_rng(k), len(catalog), len(users))
                 hits, expected = (search_eligible(one, users, prices, k, eligible) for one in (index, other))
                 assert hits.rows.tolist() == expected.rows.tolist()
 
@@ -163,7 +163,7 @@ def test_a_catalog_is_replaced_by_shards_of_the_same_kind(cluster: "RayCluster")
         with retriever.index as rebuilt:  # type: ignore[attr-defined]
             assert rebuilt.applies_prices == "one-hot"
             assert len(rebuilt.health()) == 2
-            assert_same(rebuilt, ExactIndex(other))
+            assert_same(rebuilt, ExactIndex(other), other)
     with start(CATALOG, 2, placement=np.arange(len(CATALOG)) % 2) as placed:
         refused = pytest.raises(InvalidInputError, match=r"placement=.*give index=")
         with refused:
