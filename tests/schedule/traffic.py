@@ -48,15 +48,22 @@ def serve_floors_only(
     """
     plans: list[Plan] = []
     exposures: dict[ScheduledPromise, int] = {}
+    since: dict[tuple[ScheduledPromise, Span | None], int] = {}
+    total = 0
     outcomes: dict[tuple[ScheduledPromise, Span], int] = {}
     for hour, requests in enumerate(came):
         now, left = START + hour * HOUR, requests
         while True:
+            in_window = {promise: total - since.get((promise, promise.window.at(now)), total) for promise in promises}
             plan = make_plan(
-                promises, exposures, forecast, now, Supply.of_groups(capacities, k), plans[-1] if plans else None
-            )
+                promises, exposures, forecast, now, Supply.of_groups(capacities, k), plans[-1] if plans else None,
+                requests=in_window,
+            )  # fmt: skip
             plans.append(plan)
+            for status in plan.statuses:
+                since.setdefault((status.promise, status.span), total)
             served = min(left, plan.horizon, step)
+            total += served
             gained = by_selection(forced(plan, served, k, capacities))
             exposures, left = plan.count(gained, now), left - served
             if left == 0:

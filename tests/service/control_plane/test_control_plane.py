@@ -15,7 +15,7 @@ from fairsync.errors import AccessError, RefusedError
 from fairsync.schedule import ScheduledPromise, Window
 from fairsync.service.client import AsyncClient, Client
 from fairsync.service.schema.control_plane import LeaseGrant, PriceFormat, SettledList
-from service.running import TOKENS, make_settings, running, shop_catalog, small_service
+from service.running import TOKENS, MiddayClock, make_settings, running, shop_catalog, small_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +27,8 @@ USERS = np.random.default_rng(1).normal(size=(600, 8)).astype(np.float32)
 
 
 def next_day() -> Window:
-    """The 24 hours that begin now, whatever the time of day."""
-    now = datetime.now(UTC)
+    """The 24 hours that begin now, by the clock of the service."""
+    now = datetime.fromtimestamp(MiddayClock()(), UTC)
     return Window.campaign(now - timedelta(seconds=1), now + timedelta(days=1), "UTC")
 
 
