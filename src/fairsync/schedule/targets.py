@@ -25,6 +25,9 @@ _STRETCH = 0.15
 _FILLED = 0.8
 # The time to find out how much of the targets of selections that overlap fits, before a quick rule decides.
 _SECONDS = 2.0
+# Stages of needs, within a priority.
+_STAGES = 3
+_SHARES, _CAN_BE_KEPT, _THE_REST = range(_STAGES)
 
 
 class PlanTargets(NamedTuple):
@@ -79,6 +82,25 @@ class Owed(NamedTuple):
     exposures: Ints
 
 
+class _Need(NamedTuple):
+    """A part of what selections need.
+
+    Attributes
+    ----------
+    exposures : numpy.ndarray
+        (selections,) the exposures.
+    stage : int
+        When it is served, within a priority. Shares hold whenever a window ends, so what they need now comes first.
+        Then comes what can be kept, then the rest.
+    in_proportion : bool
+        Whether the slots are divided in proportion where they run out: the largest need is not put off by all others.
+    """
+
+    exposures: Ints
+    stage: int
+    in_proportion: bool = False
+
+
 def next_targets(
     active: ActiveWindows,
     progress: WindowProgress,
@@ -128,10 +150,15 @@ def next_targets(
     first = np.maximum(np.minimum(must, _paced_exposures(active, low, missing, horizon)), bank.at_least)
     can_be_kept = bank.at_least.copy()
     np.maximum.at(can_be_kept, active.selection[reachable], missing[reachable])
-    shares, before, after = _ranks(active, missing)
-    kept = [np.minimum(one, can_be_kept) for one in (bank.due, first, must, pace)]
-    ranks = [shares, before, before + 1, before + 2, after, after + 1]
-    return _fitted(active, horizon, [*kept, must, pace], ranks, np.minimum(bank.at_most, NO_CAP))
+    needs = [
+        _Need(np.minimum(bank.due, can_be_kept), _SHARES),
+        _Need(np.minimum(first, can_be_kept), _CAN_BE_KEPT),
+        _Need(np.minimum(must, can_be_kept), _CAN_BE_KEPT, in_proportion=True),
+        _Need(np.minimum(pace, can_be_kept), _CAN_BE_KEPT, in_proportion=True),
+        _Need(must, _THE_REST),
+        _Need(pace, _THE_REST),
+    ]
+    return _fitted(active, horizon, needs, _turns(active, missing, needs), np.minimum(bank.at_most, NO_CAP))
 
 
 def _rounded_up(parts: Floats) -> Floats:
@@ -208,41 +235,11 @@ def _paced_exposures(active: ActiveWindows, requests: Ints, missing: Ints, horiz
     return most
 
 
-def _fitted(active: ActiveWindows, horizon: int, needs: list[Ints], ranks: list[Ints], at_most: Ints) -> PlanTargets:
-    """Return targets that the requests of the horizon can deliver, lowered where they could not, last ranks first.
+def _turns(active: ActiveWindows, missing: Ints, needs: list[_Need]) -> Ints:
+    """Return (needs, selections) the turn of each need, 0 first. No two needs have the same turn.
 
-    Parameters
-    ----------
-    active, horizon
-        The windows, and the requests.
-    needs, ranks
-        (selections,) for each selection several needs, one after another, and when it is their turn.
-    at_most
-        (selections,) upper bounds.
-    """
-    supply, total = active.supply, horizon * active.supply.k
-    limits = supply.k if active.list_limits is None else active.list_limits
-    upper = np.minimum(np.minimum(at_most, horizon * limits), horizon * supply.most)
-    # Each need contains those before it.
-    needs = [np.minimum(one, upper) for one in np.maximum.accumulate(needs)]
-    should = needs[-1]
-    if supply.is_disjoint:
-        if int(should.sum()) > total:
-            should = _in_order(needs, ranks, total)
-        return PlanTargets(horizon, should, at_most)
-    whole, order = np.array(needs), np.array(ranks)
-    tiers = [np.where(order <= rank, whole, 0).max(axis=0) for rank in np.unique(order[whole > 0]).tolist()]
-    most = np.minimum(horizon * supply.capacities, total)
-    bounds = PlanBounds(supply.membership, np.zeros_like(should), upper, most, total)
-    return PlanTargets(horizon, lower_floors(bounds, tiers or [should], seconds=_SECONDS)[0], at_most)
-
-
-def _ranks(active: ActiveWindows, missing: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return (selections,) when it is each one's turn, 1 first: for shares, for what can be kept, for what cannot.
-
-    By priority. Within a priority, what shares need now comes first: they hold whenever a window ends. Then comes what
-    can be kept, and then what cannot, near deadlines of windows that miss something first. The two numbers after each
-    of the last two are free.
+    By priority, then by stage. In each stage but that of shares, windows that miss something come first, near
+    deadlines first.
     """
     n, deadlines = len(active.supply.selections), len(active.deadlines)
     some = active.with_window
@@ -250,45 +247,71 @@ def _ranks(active: ActiveWindows, missing: Ints) -> tuple[Ints, Ints, Ints]:
     first = np.full(n, np.iinfo(np.int64).max)
     np.minimum.at(first, active.selection[some], active.priority[some] * deadlines + last)
     priority, deadline = np.divmod(first, deadlines)
-    place = np.unique(priority, return_inverse=True)[1].astype(np.int64)
-    shares = 1 + place * (6 * deadlines + 1)
-    before = shares + 1 + 3 * deadline
-    return shares, before, before + 3 * deadlines
+    priority = np.unique(priority, return_inverse=True)[1]
+    stages = np.array([[need.stage] for need in needs])
+    place = (priority * _STAGES + stages) * deadlines + np.where(stages == _SHARES, 0, deadline)
+    turns: Ints = place * len(needs) + np.arange(len(needs))[:, None]
+    return turns
 
 
-def _in_order(needs: list[Ints], ranks: list[Ints], total: int) -> Ints:
-    """Return targets of selections that share no item, rank by rank.
-
-    Where the slots run out, what comes beyond the first needs of promises that can be kept is divided in proportion, so
-    that the largest is not put off by all others. Otherwise small needs come first: as many as possible get all of it.
+def _fitted(active: ActiveWindows, horizon: int, needs: list[_Need], turns: Ints, at_most: Ints) -> PlanTargets:
+    """Return targets that the requests of the horizon can deliver, lowered where they could not, last turns first.
 
     Parameters
     ----------
-    needs, ranks
-        (selections,) for each selection several needs, each of which contains those before it, and their ranks. The
-        third and the fourth are divided in proportion.
+    active, horizon
+        The windows, and the requests.
+    needs, turns
+        What the selections need, and (needs, selections) when it is their turn.
+    at_most
+        (selections,) upper bounds.
+    """
+    supply, total = active.supply, horizon * active.supply.k
+    limits = supply.k if active.list_limits is None else active.list_limits
+    upper = np.minimum(np.minimum(at_most, horizon * limits), horizon * supply.most)
+    whole: Ints = np.minimum(np.maximum.accumulate([need.exposures for need in needs]), upper)
+    should = whole[-1]
+    if supply.is_disjoint:
+        if int(should.sum()) > total:
+            should = _in_turn(whole, turns, [need.in_proportion for need in needs], total)
+        return PlanTargets(horizon, should, at_most)
+    tiers = [np.where(turns <= turn, whole, 0).max(axis=0) for turn in np.unique(turns[whole > 0]).tolist()]
+    most = np.minimum(horizon * supply.capacities, total)
+    bounds = PlanBounds(supply.membership, np.zeros_like(should), upper, most, total)
+    return PlanTargets(horizon, lower_floors(bounds, tiers or [should], seconds=_SECONDS)[0], at_most)
+
+
+def _in_turn(needs: Ints, turns: Ints, in_proportion: list[bool], total: int) -> Ints:
+    """Return targets of selections that share no item, turn by turn.
+
+    Parameters
+    ----------
+    needs, turns
+        (needs, selections) exposures, which include those of the needs before, and when it is their turn.
+    in_proportion
+        For each need, whether the slots are divided in proportion where they run out. Otherwise small ones come first:
+        as many selections as possible get all of it.
     total
         The slots.
 
     Examples
     --------
-    >>> share, first, must = np.array([1, 0, 0]), np.array([1, 4, 2]), np.array([5, 10, 8])
-    >>> ranks = [np.array([1, 1, 1]), np.array([2, 5, 5]), np.array([3, 6, 6])]
-    >>> [_in_order([share, first, must], ranks, total).tolist() for total in (9, 17)]
+    >>> needs = np.array([[1, 4, 2], [5, 10, 8]])
+    >>> turns = np.array([[0, 2, 2], [1, 3, 3]])
+    >>> [_in_turn(needs, turns, [False, True], total).tolist() for total in (9, 17)]
     [[5, 2, 2], [5, 7, 5]]
     """
-    more = np.diff(np.array(needs), axis=0, prepend=0)
-    order = np.array(ranks)
+    more = np.diff(needs, axis=0, prepend=0)
     given: Ints = np.zeros_like(more)
-    for rank in np.unique(order[more > 0]).tolist():
-        copies, selections = np.nonzero(order == rank)
-        whole = more[copies, selections]
-        if 2 <= copies[0] <= 3:
+    for turn in np.unique(turns[more > 0]).tolist():
+        (need, *_), selections = np.nonzero(turns == turn)
+        whole = more[need, selections]
+        if in_proportion[need]:
             part = np.array(apportion(min(total, int(whole.sum())), whole.tolist()), dtype=np.int64)
         else:
             part, small_first = np.zeros_like(whole), np.argsort(whole, kind="stable")
             part[small_first] = np.diff(np.minimum(np.cumsum(whole[small_first]), total), prepend=0)
-        given[copies, selections] = part
+        given[need, selections] = part
         total -= int(part.sum())
     targets: Ints = given.sum(axis=0)
     return targets
