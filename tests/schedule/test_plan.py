@@ -209,6 +209,21 @@ def test_the_largest_promise_is_not_put_off_by_all_others(overlap: bool) -> None
     assert all(had[promise] >= int(promise.promise.at_least or 0) for promise in promises)
 
 
+def test_an_hour_is_not_delayed_by_thousands_of_campaigns() -> None:
+    """No list has a place for one of each, so campaigns come in long steps. The hour keeps its own, short one."""
+    capacities: dict[Label, int] = {f"item {number}": 1 for number in range(3_000)}
+    campaigns = [ScheduledPromise.of_group(label, 20, Window.week("UTC")) for label in capacities]
+    hour = ScheduledPromise.of_group("wine", 30, Window.hour("UTC"))
+    supply = Supply.of_groups({**capacities, "wine": 1}, 10)
+    traffic = Hours([60] * 168, [50] * 168)
+    alone = make_plan(campaigns, {}, traffic, START, supply)
+    assert alone.horizon > 5_000
+    both = make_plan([*campaigns, hour], {}, traffic, START, supply)
+    assert both.horizon <= 30
+    assert both.floors["wine"] == both.horizon, "one in each list"
+    assert sum(both.floors.values()) - both.floors["wine"] >= 0.8 * 9 * both.horizon, "campaigns go on meanwhile"
+
+
 def test_exposures_that_later_requests_cannot_deliver_come_now() -> None:
     # Of 400 exposures the second hour's 80 requests (lower bound) hold 320 at 4 each, less the slot that is promised to
     # books. So at least 81 have to come in the first hour. By expected traffic, nearly all in the second hour, 4 would

@@ -97,6 +97,20 @@ def test_periods_end_where_windows_do() -> None:
     assert len(world.past(HOUR)) == 3
 
 
+@pytest.mark.parametrize("is_long", [False, True])
+def test_a_passed_horizon_makes_a_plan_unless_plans_take_long(monkeypatch: pytest.MonkeyPatch, is_long: bool) -> None:
+    """Requests wait for a plan: one that takes long is not followed by another before its time by the clock."""
+    monkeypatch.setattr("fairsync.service.promises.scheduler._LONG_PLAN", -1.0 if is_long else 3600.0)
+    monkeypatch.setattr("fairsync.service.promises.scheduler._PLANNING", 1e-9)
+    world = World()
+    for _ in range(2):
+        while world.coordinator.totals().requests < world.coordinator.terms.horizon:
+            world.front.retrieve(world.rng.normal(size=(1, 8)))
+        assert world.scheduler.refresh() is not is_long
+        world.now += timedelta(seconds=5)
+        assert world.scheduler.refresh(), "after the seconds between two plans there is one in any case"
+
+
 @pytest.mark.parametrize("minutes", [0, 7, 29])
 def test_a_restart_within_a_period_continues_it(minutes: int) -> None:
     """Requests, exposures and prices are those before, whether or not the scheduler was closed."""
