@@ -46,7 +46,7 @@ def queries() -> list[str]:
 def url() -> Iterator[str]:
     """A service with a promise that has answered requests, refused one, and estimated what the promise costs."""
     service = small_service(per_second=100)
-    service.set_promise(ScheduledPromise.of_group("toys", 10, Window.day("UTC")))
+    service.editor.set_promise(ScheduledPromise.of_group("toys", 10, Window.day("UTC")))
     with running(service, make_settings()) as one:
         vectors = np.random.default_rng(0).normal(size=(FEWEST, 8)).tolist()
         httpx.post(f"{one.url}/v1/retrieve", json={"vectors": vectors}, timeout=60).raise_for_status()

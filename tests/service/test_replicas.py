@@ -255,14 +255,14 @@ def test_a_promise_that_could_not_be_saved_is_not_made() -> None:
         promise_service = PromiseService(front, coordinator, [], Forecast(rate=10.0))
         server.kill()
         with pytest.raises(BackendUnavailableError, match="out of reach"):
-            promise_service.set_promise(promise_from_record(campaign(5, 60), catalog))
+            promise_service.editor.set_promise(promise_from_record(campaign(5, 60), catalog))
         server.start()
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(coordinator.ledger, "write_saved", _cut_off)
             with pytest.raises(BackendUnavailableError, match="cut off"):
-                promise_service.set_promise(promise_from_record(campaign(5, 60), catalog))
+                promise_service.editor.set_promise(promise_from_record(campaign(5, 60), catalog))
         assert promise_service.promises() == []
-        made = promise_service.set_promise(promise_from_record(campaign(6, 60), catalog))
+        made = promise_service.editor.set_promise(promise_from_record(campaign(6, 60), catalog))
         assert [promise.id for promise in promise_service.promises()] == [made.id]
         coordinator.close()
 

@@ -115,8 +115,8 @@ def test_check_says_that_an_engine_is_away(tmp_path: Path) -> None:
 def test_changes_of_items_reach_the_engine(tmp_path: Path, postgres: PostgresServer, table: str) -> None:
     lines = f'engine = "pgvector"\ntable = "{table}"\nupload = true'
     service = make_promise_service(settings_for(tmp_path, lines, FAIRSYNC_SEARCH_URL=postgres.url))
-    service.upsert_items(np.full((1, 8), 9.0), ["toys"], [1000])
-    service.remove_items([0])
+    service.items.upsert(np.full((1, 8), 9.0), ["toys"], [1000])
+    service.items.remove([0])
     assert postgres.execute(f'SELECT "group" FROM {table} WHERE id = 1000') == [("toys",)]
     assert postgres.execute(f"SELECT count(*) FROM {table}") == [(60,)]
     assert service.front.retrieve(np.ones((1, 8))).ids[0, 0] == 1000

@@ -35,7 +35,7 @@ def next_day() -> Window:
 def promised(floor: int = 900) -> PromiseService:
     """A service that promises wine many exposures until tomorrow."""
     service = small_service(per_second=600 / 86_400, catalog=CATALOG)
-    service.set_promise(ScheduledPromise.of_group("wine", floor, next_day(), attribute="category"))
+    service.editor.set_promise(ScheduledPromise.of_group("wine", floor, next_day(), attribute="category"))
     return service
 
 
@@ -220,7 +220,7 @@ def test_the_asynchronous_client_has_the_same_calls() -> None:
 def test_leases_of_others_are_waited_for_where_promises_are_near() -> None:
     """If every request is needed, a lease beside another one is refused for now, with 503."""
     service = small_service(per_second=600 / 86_400, catalog=CATALOG)
-    service.set_promise(ScheduledPromise.of_group("wine", 1, next_day(), attribute="category"))
+    service.editor.set_promise(ScheduledPromise.of_group("wine", 1, next_day(), attribute="category"))
     service.coordinator.set_targets({"wine": 9}, requests=3)
     with running(service, refresh_seconds=3600.0) as one, httpx.Client(base_url=one.url, timeout=30) as http:
         grant = http.post("/v1/leases", json={"requests": 2}).json()

@@ -21,8 +21,8 @@ def open_list(page: Page) -> Any:
 
 def test_shows_who_did_what_the_latest_first(page: Page, shop: SimulatedShop) -> None:
     seven, nine = (ScheduledPromise.of_group("Music", floor, Window.week("UTC")) for floor in (7, 9))
-    made = shop.promise_service.set_promise(seven, by="campaigns").id
-    shop.promise_service.set_promise(nine, made, by="<b>sales</b>")
+    made = shop.promise_service.editor.set_promise(seven, by="campaigns").id
+    shop.promise_service.editor.set_promise(nine, made, by="<b>sales</b>")
     rows = open_list(page)
     page.wait_for(page.tab.locator("#audit-state"), r"6 entries, none missing\.")
     first = rows.first.inner_text()

@@ -34,7 +34,7 @@ def test_an_impossible_floor_is_refused_and_the_largest_possible_one_offered(pag
     assert page.tab.locator("#editor").is_visible()
     view = shop.view("Garden")
     asked = ScheduledPromise.of_group("Garden", 10_000_000, window_from_record(view.window))
-    largest = shop.promise_service.preview(asked, view.id).largest
+    largest = shop.promise_service.editor.preview(asked, view.id).largest
     page.tab.get_by_role("button", name=f"Use {largest:,}").click()
     page.wait_for(page.tab.locator("#verdict"), "This can be kept")
     assert save.is_enabled()
@@ -45,18 +45,18 @@ def test_an_impossible_floor_is_refused_and_the_largest_possible_one_offered(pag
 def test_a_floor_that_became_impossible_after_the_preview_is_refused(page: Page, shop: SimulatedShop) -> None:
     view = shop.view("Garden")
     record = ScheduledPromise.of_group("Garden", 10_000_000, window_from_record(view.window))
-    largest = shop.promise_service.preview(record, view.id).largest
+    largest = shop.promise_service.editor.preview(record, view.id).largest
     page.edit("Garden", largest)
     page.wait_for(page.tab.locator("#verdict"), "can be kept")
     kitchen = ScheduledPromise.of_group("Kitchen", 500, Window.day("UTC"))
-    other = shop.promise_service.set_promise(kitchen)
+    other = shop.promise_service.editor.set_promise(kitchen)
     try:
         page.tab.get_by_role("button", name="Save").click()
         page.wait_for(page.tab.locator("#editor-problem"), f"{largest:,}")
         assert page.tab.locator("#editor").is_visible()
         assert shop.view("Garden").floor == 600
     finally:
-        shop.promise_service.delete_promise(other.id)
+        shop.promise_service.editor.delete_promise(other.id)
 
 
 def test_a_campaign_is_created_and_deleted(page: Page, shop: SimulatedShop) -> None:
@@ -83,7 +83,7 @@ def test_a_campaign_is_created_and_deleted(page: Page, shop: SimulatedShop) -> N
 
 def test_a_promise_that_has_not_begun_shows_its_start_and_keeps_its_days(page: Page, shop: SimulatedShop) -> None:
     window = WindowRecord(every="day", start="2026-03-20", end="2026-03-22")
-    made = shop.promise_service.set_promise(ScheduledPromise.of_group("Music", 50, window_from_record(window)))
+    made = shop.promise_service.editor.set_promise(ScheduledPromise.of_group("Music", 50, window_from_record(window)))
     try:
         page.wait_for(page.figure("Music", "promise"), r"^50 a day, begins in \d+d")
         page.edit("Music", 60)
@@ -93,4 +93,4 @@ def test_a_promise_that_has_not_begun_shows_its_start_and_keeps_its_days(page: P
         changed = window_from_record(shop.view("Music").window)
         assert (changed.start, changed.end) == (utc("2026-03-20T00:00"), utc("2026-03-23T00:00"))
     finally:
-        shop.promise_service.delete_promise(made.id)
+        shop.promise_service.editor.delete_promise(made.id)

@@ -109,7 +109,7 @@ def test_promises_by_conditions_with_ceilings_and_shares(
         assert bar.get_attribute("visibility") is None, "the ceiling is drawn"
         assert page.tab.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
     finally:
-        shop.promise_service.delete_promise(made.id)
+        shop.promise_service.editor.delete_promise(made.id)
     assert page.complaints == []
     page.context.close()
 
@@ -133,6 +133,6 @@ def test_every_new_item_gets_its_first_days(browser: Any, served: ServedShop, sh
         assert {(one.at_least, one.window.days, one.where["new"]) for one in made} == {(2, 3, True)}
         page.wait_for(page.figure(made[0].name, "promise"), "2 in its first 3 days")
     finally:
-        shop.promise_service.delete_promise(made[0].series or "")
+        shop.promise_service.editor.delete_promise(made[0].series or "")
     assert page.complaints == []
     page.context.close()

@@ -59,10 +59,10 @@ def test_every_change_is_recorded_with_its_author(url: str) -> None:
     with opened(url, 3, shared=True) as ledger:
         service = open_service(ledger, [DAY], lambda: now)
         five, six = (ScheduledPromise.of_group("wine", floor, Window.week("UTC")) for floor in (5, 6))
-        made = service.set_promise(five, by="campaigns").id
-        service.set_promise(six, made, by="sales")
-        service.delete_promise(made, by="campaigns")
-        service.remove_items([0])  # no change of a promise
+        made = service.editor.set_promise(five, by="campaigns").id
+        service.editor.set_promise(six, made, by="sales")
+        service.editor.delete_promise(made, by="campaigns")
+        service.items.remove([0])  # no change of a promise
         service.close()
         assert told(service) == [
             ("settings", "made", str(DAY)),
@@ -106,7 +106,7 @@ def test_a_refused_change_leaves_no_entry(tmp_path: Path, monkeypatch: pytest.Mo
     with opened(tmp_path / "a.db", 3) as ledger:
         service = open_service(ledger, [], lambda: now)
         with pytest.raises(FairSyncError):
-            service.set_promise(ScheduledPromise.of_group("wine", 10**12, Window.day("UTC")), by="campaigns")
+            service.editor.set_promise(ScheduledPromise.of_group("wine", 10**12, Window.day("UTC")), by="campaigns")
         before = ledger.save
 
         def fails(*_: object) -> None:
@@ -115,11 +115,11 @@ def test_a_refused_change_leaves_no_entry(tmp_path: Path, monkeypatch: pytest.Mo
         with monkeypatch.context() as patched:
             patched.setattr(ledger, "save", fails)
             with pytest.raises(FairSyncError, match="disk is full"):
-                service.set_promise(DAY, by="campaigns")
+                service.editor.set_promise(DAY, by="campaigns")
         assert ledger.save == before
         assert service.promises() == []
         assert service.audit().total == 0
-        service.set_promise(DAY, by="sales")
+        service.editor.set_promise(DAY, by="sales")
         assert told(service) == [("sales", "made", str(DAY))]
 
 
@@ -128,7 +128,7 @@ def test_a_promise_that_runs_out_is_recorded(tmp_path: Path) -> None:
     end = datetime(2026, 11, 4, tzinfo=UTC)
     with opened(tmp_path / "a.db", 3) as ledger:
         service = open_service(ledger, [], lambda: seconds[0])
-        service.set_promise(ScheduledPromise.of_group("toys", 10, Window("day", "UTC", end=end)), by="sales")
+        service.editor.set_promise(ScheduledPromise.of_group("toys", 10, Window("day", "UTC", end=end)), by="sales")
         seconds[0] = (end + timedelta(hours=1)).timestamp()
         service.refresh()
         latest = service.audit().entries[0]

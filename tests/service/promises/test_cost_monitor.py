@@ -93,7 +93,7 @@ def test_other_items_begin_another_sample() -> None:
     shop = make_shop()
     shop.serve(100)
     promise_service = shop.promise_service
-    promise_service.upsert_items(np.eye(16)[:1], ["Toys"], [10_000])
+    promise_service.items.upsert(np.eye(16)[:1], ["Toys"], [10_000])
     shop.estimate_cost()
     assert promise_service.cost_monitor.last is None, "nothing was answered from these items yet"
     shop.serve(80)
@@ -110,12 +110,12 @@ def test_rules_of_requests_are_no_cost_of_promises() -> None:
     service.cost_monitor.reservoir = AnswerReservoir()
     where = [{"in_stock": True} if number % 2 else None for number in range(FEWEST)]
     service.retrieve(users, exclude=best, where=where)
-    service.upsert_items(None, {"price": [99.0]}, ["i3"])  # keeps the sample
+    service.items.upsert(None, {"price": [99.0]}, ["i3"])  # keeps the sample
     service.retrieve(users[:3], where={"price": {"at_most": 1}})
     assert len(service.cost_monitor.reservoir) == FEWEST
     service.cost_monitor.measure()
     assert service.cost_monitor.last is not None, service.cost_monitor.reason
     assert service.cost_monitor.last.costs.share == pytest.approx(0, abs=1e-9)
-    service.upsert_items(None, {"in_stock": [False] * 60}, [f"i{row}" for row in range(60)])
+    service.items.upsert(None, {"in_stock": [False] * 60}, [f"i{row}" for row in range(60)])
     service.cost_monitor.measure()
     assert "fewer items are eligible now" in service.cost_monitor.reason

@@ -27,7 +27,7 @@ class Newcomers(Shop):
     def __init__(self, ledger: Ledger | None = None) -> None:
         super().__init__([], ledger)
         old = [int(one) for one in self.catalog.ids if one % 4 == 0 and one not in (40, 44, 80, 84)]
-        self.service.upsert_items(None, {"new": [False] * len(old)}, old)
+        self.service.items.upsert(None, {"new": [False] * len(old)}, old)
 
     def counted(self, rows: np.ndarray[Any, Any], item: int) -> int:
         return int((rows == item).sum())
@@ -36,16 +36,16 @@ class Newcomers(Shop):
 def test_every_new_item_gets_its_first_exposures_and_each_ends_for_itself(tmp_path: Path) -> None:
     with SqlLedger(tmp_path / "a.db", 3) as ledger:
         shop = Newcomers(ledger)
-        made = shop.service.make_promises([EACH])
+        made = shop.service.editor.make_promises([EACH])
         assert {one.where["id"] for one in made} == {40, 44, 80, 84}
         assert {(one.start, one.end, one.window.days) for one in made} == {(START, START + timedelta(days=2), 2)}
         (series,) = {one.series for one in made}
         shown = shop.pass_hours(6)
         vector = shop.rng.normal(size=(1, 8)) - 1.0  # nobody likes it
-        shop.service.upsert_items(vector, {"category": ["toys"], "maker": ["m0"], "new": [True]}, [500])
+        shop.service.items.upsert(vector, {"category": ["toys"], "maker": ["m0"], "new": [True]}, [500])
         (late,) = [one for one in shop.service.promises() if one.where["id"] == 500]
         assert (late.start, late.end) == (START + timedelta(hours=6), START + timedelta(hours=54))
-        shop.service.upsert_items(None, {"new": [False]}, [84])
+        shop.service.items.upsert(None, {"new": [False]}, [84])
         assert 84 not in {one.where["id"] for one in shop.service.promises()}
         shop.catalog = shop.service.catalog
         shop.service.close()
@@ -59,17 +59,17 @@ def test_every_new_item_gets_its_first_exposures_and_each_ends_for_itself(tmp_pa
             assert 30 <= window.exposures <= shop.counted(shown, item)
             assert window.end <= window.start + timedelta(days=2)
         assert past["id=40, new=True"].end < START + timedelta(days=2), "it had them before its days were over"
-        shop.service.upsert_items(vector, {"category": ["toys"], "maker": ["m0"], "new": [True]}, [501])
+        shop.service.items.upsert(vector, {"category": ["toys"], "maker": ["m0"], "new": [True]}, [501])
         states = {one.where["id"]: one.state for one in shop.service.promises()}
         assert states[500] == states[40] == "kept", "they had their first days"
         assert states[501] != "kept"
         more = ScheduledPromise(Promise({"new": True}, at_least=35, each="id"), first_days(3))
-        assert shop.service.preview(more, series).feasible
-        shop.service.set_promise(more, series)
+        assert shop.service.editor.preview(more, series).feasible
+        shop.service.editor.set_promise(more, series)
         ends = {one.where["id"]: (one.floor, one.end - one.start) for one in shop.service.promises()}
         assert ends[501] == (35, timedelta(days=3))
         assert ends[40][1] < timedelta(days=2), "what is over stays over"
-        shop.service.delete_promise(series or "")
+        shop.service.editor.delete_promise(series or "")
         assert shop.service.promises() == []
 
 
@@ -102,6 +102,6 @@ def test_bad_input() -> None:
         promise_from_record(record, shop.catalog)
     record = PromiseRecord(window=WindowRecord(every="campaign", days=2), where={"new": True}, each="id", at_least=30)
     assert promise_from_record(record, shop.catalog) == EACH
-    shop.service.upsert_items(None, {"new": [False] * 4}, [40, 44, 80, 84])
+    shop.service.items.upsert(None, {"new": [False] * 4}, [40, 44, 80, 84])
     with pytest.raises(InvalidInputError, match="add items first"):
-        shop.service.make_promises([EACH])
+        shop.service.editor.make_promises([EACH])

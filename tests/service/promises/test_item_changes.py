@@ -71,10 +71,10 @@ def contents(catalog: Catalog) -> dict[str, tuple[str, list[float]]]:
 
 def change(service: PromiseService) -> dict[str, tuple[str, list[float]]]:
     """Add an item of a new group, move one, remove two, put one of these back; return all items after that."""
-    service.upsert_items(NEW, ["c"], ["fresh"])
-    service.upsert_items(2 * NEW, ["a"], ["item-1"])
-    service.remove_items(["item-2", "item-3"])
-    service.upsert_items(3 * NEW, ["b"], ["item-3"])
+    service.items.upsert(NEW, ["c"], ["fresh"])
+    service.items.upsert(2 * NEW, ["a"], ["item-1"])
+    service.items.remove(["item-2", "item-3"])
+    service.items.upsert(3 * NEW, ["b"], ["item-3"])
     return contents(service.catalog)
 
 
@@ -102,7 +102,7 @@ def test_changes_survive_a_process_that_was_not_closed(config: Path) -> None:
 
 def test_groups_that_came_with_changed_items_can_be_promised_in_the_settings(config: Path) -> None:
     with started(config) as service:
-        service.upsert_items(NEW, ["c"], ["fresh"])
+        service.items.upsert(NEW, ["c"], ["fresh"])
     with config.open("a") as file:
         file.write('[[promises]]\ngroup = "c"\nfloor = 1\nwindow = {every = "day"}\n')
     with started(config) as service:
@@ -116,8 +116,8 @@ def test_services_that_share_a_ledger_follow_each_other(config: Path) -> None:
         after = change(one)
         other.refresh()
         assert contents(other.catalog) == after
-        other.upsert_items(NEW, ["d"], ["fresher"])
-        one.upsert_items(NEW, ["e"], ["freshest"])  # follows the other's change first
+        other.items.upsert(NEW, ["d"], ["fresher"])
+        one.items.upsert(NEW, ["e"], ["freshest"])  # follows the other's change first
         other.refresh()
         assert contents(one.catalog) == contents(other.catalog)
         assert one.catalog.labels == other.catalog.labels == ["a", "b", "c", "d", "e"]
@@ -154,7 +154,7 @@ def test_an_export_takes_changes_in_and_later_ones_still_apply(config: Path) -> 
         after = change(service)
         done = CliRunner().invoke(app, ["export", str(config), "--out", str(out)])  # while the service runs
         assert done.exit_code == 0, done.output
-        service.upsert_items(4 * NEW, ["a"], ["latest"])
+        service.items.upsert(4 * NEW, ["a"], ["latest"])
     assert contents(open_catalog(out)) == after
     assert json.loads((out / "catalog.json").read_text())["changes"] == open_catalog(out).changes
     text = config.read_text().replace('path = "items"', 'path = "exported"')
@@ -167,11 +167,11 @@ def test_invalid_changes_are_refused_and_not_saved(config: Path) -> None:
     with started(config) as service:
         before = contents(service.catalog)
         with pytest.raises(InvalidInputError, match="dimensions"):
-            service.upsert_items(np.ones((1, DIM + 1)), ["a"], ["wrong"])
+            service.items.upsert(np.ones((1, DIM + 1)), ["a"], ["wrong"])
         with pytest.raises(InvalidInputError, match="no item"):
-            service.remove_items(["item-1", "unknown"])
+            service.items.remove(["item-1", "unknown"])
         with pytest.raises(InvalidInputError, match="k is 3"):
-            service.remove_items([f"item-{number}" for number in range(18)])
+            service.items.remove([f"item-{number}" for number in range(18)])
         assert contents(service.catalog) == before
     with started(config) as service:
         assert contents(service.catalog) == before
@@ -206,15 +206,15 @@ def everything(catalog: Catalog) -> dict[str, tuple[object, ...]]:
 def change_attributes(service: PromiseService) -> dict[str, tuple[object, ...]]:
     """Change attributes of items: of the files, of an item that was added, and of one that was changed before."""
     before = service.front.index
-    service.upsert_items(None, {"in_stock": [False, False]}, ["item-1", "item-2"])
-    service.upsert_items(None, {"price": [99]}, ["item-1"])
+    service.items.upsert(None, {"in_stock": [False, False]}, ["item-1", "item-2"])
+    service.items.upsert(None, {"price": [99]}, ["item-1"])
     assert service.front.index is before, "no vector was touched"
     new = {"category": ["c"], "in_stock": [True], "price": [5.0], "tags": [["sale", "new"]]}
-    service.upsert_items(NEW, new, ["fresh"])
-    service.upsert_items(None, {"in_stock": [False], "tags": [[]]}, ["fresh"])
-    service.upsert_items(2 * NEW, {}, ["item-4"])
-    service.upsert_items(None, {"category": ["b"]}, ["item-6"])
-    service.remove_items(["item-7"])
+    service.items.upsert(NEW, new, ["fresh"])
+    service.items.upsert(None, {"in_stock": [False], "tags": [[]]}, ["fresh"])
+    service.items.upsert(2 * NEW, {}, ["item-4"])
+    service.items.upsert(None, {"category": ["b"]}, ["item-6"])
+    service.items.remove(["item-7"])
     return everything(service.catalog)
 
 
@@ -243,7 +243,7 @@ def test_attributes_reach_other_services(shop: Path) -> None:
         after = change_attributes(one)
         other.refresh()
         assert everything(other.catalog) == after
-        other.upsert_items(None, {"price": [1.5]}, ["fresh"])
+        other.items.upsert(None, {"price": [1.5]}, ["fresh"])
         one.refresh()
         assert everything(one.catalog) == everything(other.catalog)
 
@@ -251,14 +251,14 @@ def test_attributes_reach_other_services(shop: Path) -> None:
 def test_changed_attributes_do_not_bring_old_embeddings_back(shop: Path) -> None:
     """The files get new embeddings, and include the changes so far. Attributes that change later keep the new ones."""
     with started(shop) as service:
-        service.upsert_items(2 * NEW, {"price": [7.0]}, ["item-1"])
-        service.upsert_items(None, {"in_stock": [False]}, ["item-2"])
+        service.items.upsert(2 * NEW, {"price": [7.0]}, ["item-1"])
+        service.items.upsert(None, {"in_stock": [False]}, ["item-2"])
     time.sleep(0.1)  # the clock of the file system may be coarse
     write_shop(shop.parent, scale=3.0)
     with started(shop) as service:
         files = everything(service.catalog)
         assert files["item-1"][2:4] == (True, 1.0), "the files are newer than the changes"
-        service.upsert_items(None, {"in_stock": [False]}, ["item-1"])
+        service.items.upsert(None, {"in_stock": [False]}, ["item-1"])
         after = everything(service.catalog)
         assert after["item-1"] == (files["item-1"][0], "b", False, 1.0, ["new"])
     with started(shop) as service:
@@ -268,8 +268,8 @@ def test_changed_attributes_do_not_bring_old_embeddings_back(shop: Path) -> None
 def test_changes_that_no_longer_fit_the_files_are_left_out(shop: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The files were written before the changes, by another process that was late, and have one attribute less."""
     with started(shop) as service:
-        service.upsert_items(None, {"in_stock": [False], "price": [3.5]}, ["item-1"])
-        service.upsert_items(None, {"in_stock": [False]}, ["item-2"])
+        service.items.upsert(None, {"in_stock": [False], "price": [3.5]}, ["item-1"])
+        service.items.upsert(None, {"in_stock": [False]}, ["item-2"])
     write_shop(shop.parent, without="price")
     for file in (shop.parent / "items").iterdir():
         os.utime(file, (0, 0))
@@ -289,9 +289,9 @@ def test_unknown_attributes_and_wrong_values_are_refused_before_anything_is_save
         ]
         for attributes, message in wrong:
             with pytest.raises(InvalidInputError, match=message):
-                service.upsert_items(None, attributes, ["item-1"])
+                service.items.upsert(None, attributes, ["item-1"])
         with pytest.raises(InvalidInputError, match="give embeddings"):
-            service.upsert_items(None, {"in_stock": [False]}, ["nobody"])
+            service.items.upsert(None, {"in_stock": [False]}, ["nobody"])
         assert everything(service.catalog) == before
     with started(shop) as service:
         assert everything(service.catalog) == before

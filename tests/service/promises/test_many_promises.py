@@ -59,9 +59,9 @@ def test_thousands_of_promises_are_served(kind: str) -> None:
     assert {one.state for one in views} <= {"kept", "on track"}, "100 requests a second are plenty"
     overview = service.overview()
     assert (len(overview.promises), len(overview.groups), overview.alerts) == (MANY, MANY, [])
-    made = service.set_promise(ScheduledPromise.of_group(7, 5, Window.week("UTC")))
-    assert service.preview(ScheduledPromise.of_group(8, 5, Window.week("UTC"))).feasible
-    service.delete_promise(made.id)
+    made = service.editor.set_promise(ScheduledPromise.of_group(7, 5, Window.week("UTC")))
+    assert service.editor.preview(ScheduledPromise.of_group(8, 5, Window.week("UTC"))).feasible
+    service.editor.delete_promise(made.id)
     service.close()
     again, _ = make_service(windows, ledger)
     assert [(one.id, one.exposures) for one in again.promises()] == [(one.id, one.exposures) for one in views]
@@ -79,7 +79,9 @@ def test_promises_hold_while_another_is_checked(monkeypatch: pytest.MonkeyPatch)
         return run(check, *arguments, **options)
 
     monkeypatch.setattr(FeasibilityCheck, "run", slow)
-    thread = threading.Thread(target=service.set_promise, args=(ScheduledPromise.of_group(0, 5, Window.week("UTC")),))
+    thread = threading.Thread(
+        target=service.editor.set_promise, args=(ScheduledPromise.of_group(0, 5, Window.week("UTC")),)
+    )
     thread.start()
     try:
         assert checking.wait(240)
@@ -103,14 +105,14 @@ def test_a_promise_is_checked_again_if_others_were_changed_meanwhile(monkeypatch
     def meanwhile(check: FeasibilityCheck, *arguments: Any, **options: Any) -> Feasibility:
         checked.append(len(check.others))
         if len(checked) == 1:  # another caller makes the same promise
-            service.set_promise(ScheduledPromise.of_group(0, 7, Window.week("UTC")))
+            service.editor.set_promise(ScheduledPromise.of_group(0, 7, Window.week("UTC")))
         return run(check, *arguments, **options)
 
     monkeypatch.setattr(FeasibilityCheck, "run", meanwhile)
     with pytest.raises(InvalidInputError, match="already"):
-        service.set_promise(ScheduledPromise.of_group(0, 5, Window.week("UTC")))
+        service.editor.set_promise(ScheduledPromise.of_group(0, 5, Window.week("UTC")))
     assert [one.floor for one in service.promises()] == [3, 3, 3, 7]
-    service.set_promise(ScheduledPromise.of_group(1, 5, Window.week("UTC")))
+    service.editor.set_promise(ScheduledPromise.of_group(1, 5, Window.week("UTC")))
     assert checked == [3, 3, 4]
 
 
@@ -135,7 +137,7 @@ def test_a_window_that_begins_in_seven_thousand_years_is_not_forecast(every: str
     )
     begin = datetime(8999, 1, 1, tzinfo=UTC)
     window = Window(every, "UTC", begin, begin + timedelta(days=30))
-    service.set_promise(ScheduledPromise.of_group("toys", 1, window))
+    service.editor.set_promise(ScheduledPromise.of_group("toys", 1, window))
     (view,) = service.overview().promises
     assert view.start == begin
     assert service.overview().period_end == START.replace(hour=11, minute=0)

@@ -66,7 +66,7 @@ def test_a_preview_holds_no_lock_and_few_run_at_once(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(planning, "check_promise", held)
     service, promise = small_service(), ScheduledPromise.of_group("wine", 5, Window.day("UTC"))
-    threads = [threading.Thread(target=service.preview, args=(promise,)) for _ in range(2)]
+    threads = [threading.Thread(target=service.editor.preview, args=(promise,)) for _ in range(2)]
     for thread in threads:
         thread.start()
         assert entered.acquire(timeout=240)
@@ -75,20 +75,20 @@ def test_a_preview_holds_no_lock_and_few_run_at_once(monkeypatch: pytest.MonkeyP
         assert is_free
         service.scheduler.lock.release()
         with pytest.raises(TooManyPreviewsError, match="2 previews"):
-            service.preview(promise)
+            service.editor.preview(promise)
     finally:
         go.set()
         for thread in threads:
             thread.join()
-    assert service.preview(promise).feasible
+    assert service.editor.preview(promise).feasible
 
 
 def test_a_preview_that_is_cancelled_ends_and_leaves_its_place() -> None:
     service, promise = small_service(), ScheduledPromise.of_group("wine", 5, Window.day("UTC"))
     for _ in range(3):
         with pytest.raises(CallCancelledError):
-            service.preview(promise, is_cancelled=lambda: True)
-    assert service.preview(promise).feasible
+            service.editor.preview(promise, is_cancelled=lambda: True)
+    assert service.editor.preview(promise).feasible
 
 
 def test_an_estimate_ends_between_two_searches(catalog: Catalog) -> None:

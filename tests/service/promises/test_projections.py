@@ -48,7 +48,7 @@ def test_what_cannot_be_kept_is_not_expected_to_reach_its_floor() -> None:
 def test_a_campaign_before_during_and_after() -> None:
     shop = SimulatedShop(list(FLOORS), [], START)
     window = Window.campaign(START + timedelta(days=1), START + timedelta(days=2), "UTC")
-    made = shop.promise_service.set_promise(ScheduledPromise.of_group("Toys", 500, window))
+    made = shop.promise_service.editor.set_promise(ScheduledPromise.of_group("Toys", 500, window))
     assert (made.state, made.projected, made.exposures) == ("on track", 500, 0)
     shop.advance(24 + 12)
     during = shop.view("Toys")

@@ -13,13 +13,13 @@ def test_promises_made_together_are_made_or_refused_together() -> None:
     world = World([])
     service = world.promise_service
     blue, green = (ScheduledPromise.of_group(label, 3_000, DAY) for label in ("blue", "green"))
-    made = service.make_promises([blue, green])
+    made = service.editor.make_promises([blue, green])
     assert [(one.group, one.floor) for one in made] == [("blue", 3_000), ("green", 3_000)]
     hourly = [ScheduledPromise.of_group(label, 190, Window.hour("UTC")) for label in ("blue", "green", "red")]
     with pytest.raises(InfeasibleFloorsError, match=r"3 new ones included; none of them was made"):
-        service.make_promises(hourly)
+        service.editor.make_promises(hourly)
     with pytest.raises(InvalidInputError, match="for this window already: change"):
-        service.make_promises([hourly[0], hourly[0]])
+        service.editor.make_promises([hourly[0], hourly[0]])
     assert {one.id for one in service.promises()} == {one.id for one in made}, "nothing was changed"
 
 
@@ -32,19 +32,19 @@ def test_a_promise_for_each_label_follows_labels_that_come_and_go() -> None:
     (series,) = {one.series for one in before}
     assert series is not None
     world.pass_hours(2)
-    service.upsert_items(world.rng.normal(size=(5, 8)), ["gold"] * 5, [500, 501, 502, 503, 504])
+    service.items.upsert(world.rng.normal(size=(5, 8)), ["gold"] * 5, [500, 501, 502, 503, 504])
     assert {one.group for one in service.promises()} == {"red", "blue", "green", "gold"}
     world.pass_hours(22)
     assert {one.group: one.kept for one in service.past()} == dict.fromkeys(["red", "blue", "green", "gold"], True)
     with pytest.raises(InvalidInputError, match="one of a promise for each label: change or delete"):
-        service.delete_promise(before[0].id)
-    changed = service.set_promise(ScheduledPromise(Promise({}, at_least=50, each="group"), DAY), series)
+        service.editor.delete_promise(before[0].id)
+    changed = service.editor.set_promise(ScheduledPromise(Promise({}, at_least=50, each="group"), DAY), series)
     assert {(one.series, one.floor) for one in service.promises()} == {(series, 50)}
     assert changed.id in {one.id for one in before}, "a label keeps the id of its promise"
-    service.remove_items([500, 501, 502, 503, 504])
+    service.items.remove([500, 501, 502, 503, 504])
     assert {one.group for one in service.promises()} == {"red", "blue", "green"}
     world.promise_service.close()
     world.start(fit_ledger(world.catalog, world.ledger))
     assert {one.series for one in world.promise_service.promises()} == {series}
-    world.promise_service.delete_promise(series)
+    world.promise_service.editor.delete_promise(series)
     assert world.promise_service.promises() == []

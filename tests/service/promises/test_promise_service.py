@@ -154,7 +154,9 @@ def test_a_restart_forgets_nothing(file: SqlLedger) -> None:
     """Not the counts of the window, nor prices, promises and traffic; also when it was away over the end of a day."""
     # So that promises are still under way in the evening.
     world = World([ScheduledPromise.of_group("blue", 2000, DAY)], ledger=file, worst_case_traffic=1.0)
-    made = world.promise_service.set_promise(ScheduledPromise.of_group("green", 700, Window.week("Europe/Berlin")))
+    made = world.promise_service.editor.set_promise(
+        ScheduledPromise.of_group("green", 700, Window.week("Europe/Berlin"))
+    )
     world.pass_hours(15)
     before = world.promise_service.overview()
     world.promise_service.close()
@@ -250,14 +252,14 @@ def test_a_promise_made_late_begins_with_the_next_window_and_spares_the_others()
     world = World([ScheduledPromise.of_group("blue", 2000, DAY)])
     world.pass_hours(20)
     late = ScheduledPromise.of_group("green", 3000, DAY)
-    assert "from 2026-03-03 00:00 on" in world.promise_service.preview(late).message
-    made = world.promise_service.set_promise(late)
+    assert "from 2026-03-03 00:00 on" in world.promise_service.editor.preview(late).message
+    made = world.promise_service.editor.set_promise(late)
     assert (made.start, made.state, made.exposures) == (START + timedelta(days=1), "on track", 0)
     with pytest.raises(InvalidInputError, match="already"):
-        world.promise_service.set_promise(late)
+        world.promise_service.editor.set_promise(late)
     more = late.with_floor(3200)
-    assert "from 2026-03-03 00:00 on" in world.promise_service.preview(more, made.id).message
-    changed = world.promise_service.set_promise(more, made.id)
+    assert "from 2026-03-03 00:00 on" in world.promise_service.editor.preview(more, made.id).message
+    changed = world.promise_service.editor.set_promise(more, made.id)
     assert changed.start == START + timedelta(days=1), "also when it is changed before it has begun"
     assert {one.group: one.state for one in world.promise_service.promises()}["blue"] in ("on track", "kept")
     world.pass_hours(4)
@@ -267,7 +269,7 @@ def test_a_promise_made_late_begins_with_the_next_window_and_spares_the_others()
     world.pass_hours(24)
     assert {(one.group, one.kept) for one in world.promise_service.past()[:2]} == {("blue", True), ("green", True)}
     early = ScheduledPromise.of_group("red", 10, DAY)
-    assert world.promise_service.set_promise(early).start == START + timedelta(days=2), (
+    assert world.promise_service.editor.set_promise(early).start == START + timedelta(days=2), (
         "where the rest is enough, at once"
     )
 
@@ -277,7 +279,7 @@ def test_a_promise_raised_late_holds_as_it_was_until_the_next_window() -> None:
     world.pass_hours(20)
     (name,) = (one.id for one in world.promise_service.promises() if one.group == "green")
     higher = ScheduledPromise.of_group("green", 3000, DAY)
-    changed = world.promise_service.set_promise(higher, name)
+    changed = world.promise_service.editor.set_promise(higher, name)
     tomorrow = START + timedelta(days=1)
     assert (changed.id, changed.floor, changed.start) == (name, 3000, tomorrow)
     greens = [one for one in world.promise_service.promises() if one.group == "green"]
@@ -285,7 +287,7 @@ def test_a_promise_raised_late_holds_as_it_was_until_the_next_window() -> None:
         (3000, tomorrow, tomorrow + timedelta(days=1)),
         (600, START, tomorrow),
     }
-    lower = world.promise_service.set_promise(higher.with_floor(2900), name)
+    lower = world.promise_service.editor.set_promise(higher.with_floor(2900), name)
     assert lower.start == tomorrow, "it has not begun"
     world.pass_hours(28)
     past = [(one.group, one.floor, one.kept) for one in world.promise_service.past()]
@@ -295,7 +297,7 @@ def test_a_promise_raised_late_holds_as_it_was_until_the_next_window() -> None:
     assert [one.id for one in world.promise_service.promises() if one.group == "green"] == [name], (
         "what it replaced is over"
     )
-    lowest = world.promise_service.set_promise(higher.with_floor(5), name)
+    lowest = world.promise_service.editor.set_promise(higher.with_floor(5), name)
     assert lowest.start == START + timedelta(days=2), "what is lowered is lowered at once"
 
 
@@ -304,29 +306,29 @@ def test_promises_are_checked_before_they_are_made() -> None:
     world.pass_hours(3)
     name = world.promise_service.promises()[0].id
     good = ScheduledPromise.of_group("green", 200, DAY)
-    preview = world.promise_service.preview(good)
+    preview = world.promise_service.editor.preview(good)
     assert preview.feasible
     assert preview.least_cost is not None
     assert preview.least_cost >= 0
     much = ScheduledPromise.of_group("green", 10**6, DAY)
-    refused = world.promise_service.preview(much)
+    refused = world.promise_service.editor.preview(much)
     assert not refused.feasible
     assert 0 < refused.largest < 10**6
     with pytest.raises(InfeasibleFloorsError, match=f"{refused.largest:,}"):
-        world.promise_service.set_promise(much)
-    made = world.promise_service.set_promise(good)
+        world.promise_service.editor.set_promise(much)
+    made = world.promise_service.editor.set_promise(good)
     assert made.exposures == world.impressions["green"], "the day has had them already"
     with pytest.raises(InvalidInputError, match="already"):
-        world.promise_service.set_promise(good)
-    changed = world.promise_service.set_promise(good.with_floor(300), made.id)
+        world.promise_service.editor.set_promise(good)
+    changed = world.promise_service.editor.set_promise(good.with_floor(300), made.id)
     assert (changed.floor, changed.exposures) == (300, made.exposures)
     with pytest.raises(UnknownPromiseError):
-        world.promise_service.delete_promise("none")
+        world.promise_service.editor.delete_promise("none")
     with pytest.raises(UnknownPromiseError):
-        world.promise_service.set_promise(good, "none")
+        world.promise_service.editor.set_promise(good, "none")
     with pytest.raises(UnknownPromiseError):
         world.promise_service.pace("none")
-    world.promise_service.delete_promise(name)
+    world.promise_service.editor.delete_promise(name)
     assert [one.group for one in world.promise_service.promises()] == ["green"]
     world.pass_hours(21)
     assert [one.group for one in world.promise_service.past()] == ["green"]
@@ -347,9 +349,9 @@ def test_the_pace_of_a_promise() -> None:
 def test_items_come_and_go(file: SqlLedger) -> None:
     world = World([ScheduledPromise.of_group("blue", 500, DAY)], ledger=file)
     world.pass_hours(2)
-    world.promise_service.upsert_items(world.rng.normal(size=(20, 8)), ["new"] * 20, list(range(200, 220)))
-    world.promise_service.remove_items(list(range(60, 80)))
-    world.promise_service.set_promise(ScheduledPromise.of_group("new", 300, DAY))
+    world.promise_service.items.upsert(world.rng.normal(size=(20, 8)), ["new"] * 20, list(range(200, 220)))
+    world.promise_service.items.remove(list(range(60, 80)))
+    world.promise_service.editor.set_promise(ScheduledPromise.of_group("new", 300, DAY))
     world.pass_hours(22)
     assert {one.group: one.kept for one in world.promise_service.past()} == {"blue": True, "new": True}
     assert len(world.promise_service.catalog) == 120

@@ -94,9 +94,9 @@ def test_caps_shares_and_conjunctions_are_kept_and_counted_exactly() -> None:
 def test_a_selection_that_was_not_counted_begins_with_its_next_window() -> None:
     shop = Shop([promised({"category": "toys"}, at_least=100)])
     shop.pass_hours(6)
-    made = shop.service.set_promise(promised({"maker": "m1"}, at_least=500))
+    made = shop.service.editor.set_promise(promised({"maker": "m1"}, at_least=500))
     assert made.start == START + timedelta(days=1)
-    label = shop.service.set_promise(promised({"category": "books"}, at_least=100))
+    label = shop.service.editor.set_promise(promised({"category": "books"}, at_least=100))
     assert label.start == START
     shown = shop.pass_hours(18)
     shown = shop.pass_hours(24)
@@ -108,19 +108,19 @@ def test_a_selection_that_was_not_counted_begins_with_its_next_window() -> None:
 def test_a_refusal_says_what_could_hold_and_what_it_would_push_out() -> None:
     shop = Shop([promised({"category": "toys"}, at_least=8_000)])
     with pytest.raises(InfeasibleFloorsError) as refused:
-        shop.service.set_promise(promised({"category": "books", "new": True}, at_least=3_000))
+        shop.service.editor.set_promise(promised({"category": "books", "new": True}, at_least=3_000))
     assert "push out 8,000 exposures of category=toys" in str(refused.value)
     largest = refused.value.largest_feasible
     assert 0 < largest < 3_000
-    preview = shop.service.preview(promised({"category": "books", "new": True}, at_least=3_000))
+    preview = shop.service.editor.preview(promised({"category": "books", "new": True}, at_least=3_000))
     assert (preview.feasible, preview.largest) == (False, largest)
     assert preview.pushes_out == [one.id for one in shop.service.promises()]
     assert len(shop.service.promises()) == 1, "nothing was changed"
     lower = promised({"category": "books", "new": True}, at_least=3_000, priority=2)
-    assert not shop.service.preview(lower).feasible, "it has to fit beside those that come first"
+    assert not shop.service.editor.preview(lower).feasible, "it has to fit beside those that come first"
     over = Window.campaign(START - timedelta(days=2), START - timedelta(days=1), "UTC")
     with pytest.raises(InvalidInputError, match="is over"):
-        shop.service.set_promise(promised({"maker": "m1"}, over, at_least=1))
+        shop.service.editor.set_promise(promised({"maker": "m1"}, over, at_least=1))
 
 
 def test_lower_priorities_give_way_when_traffic_collapses() -> None:
@@ -174,7 +174,7 @@ def test_limits_per_list_are_kept_beside_floors_and_in_every_list(tmp_path: Path
     past = {one.name: one for one in shop.service.past()}
     assert past["category=big, new=True"].kept
     with pytest.raises(InfeasibleFloorsError):
-        shop.service.set_promise(promised({"category": "big", "maker": "m1"}, at_least=2400 * 2))
+        shop.service.editor.set_promise(promised({"category": "big", "maker": "m1"}, at_least=2400 * 2))
     ledger.close()
 
 
@@ -258,8 +258,8 @@ def test_a_budget_gives_up_the_lowest_priorities_first() -> None:
     )
     assert views["category=toys"].state in ("on track", "kept")
     with pytest.raises(InfeasibleFloorsError, match="the budget is 5 %"):
-        shop.service.set_promise(promised({"maker": "m1"}, at_least=10, priority=3))
-    shop.service.set_promise(promised({"maker": "m1"}, at_least=10))
+        shop.service.editor.set_promise(promised({"maker": "m1"}, at_least=10, priority=3))
+    shop.service.editor.set_promise(promised({"maker": "m1"}, at_least=10))
     shop.pass_hours(20)
     past = {one.name: one.kept for one in shop.service.past()}
     assert past["category=toys"]

@@ -74,9 +74,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """From 29 October to 2 December: a daily promise in Berlin's time that is missed on two days, and a restart."""
     made = Shop(tmp_path_factory.mktemp("shop") / "a.db", datetime(2026, 10, 28, 23, tzinfo=UTC))
     daily = ScheduledPromise.of_group("acme", 1100, Window.day("Europe/Berlin"), "provider")
-    made.service.set_promise(daily, by="campaigns")
+    made.service.editor.set_promise(daily, by="campaigns")
     other = ScheduledPromise.of_group(LABELS[1], 5, Window.week("UTC"), "provider")
-    made.service.set_promise(other)
+    made.service.editor.set_promise(other)
     hours = made.until(datetime(2026, 11, 9, 23, tzinfo=UTC))
     hours += made.until(datetime(2026, 11, 10, 23, tzinfo=UTC), per_step=20)
     hours += made.until(datetime(2026, 11, 20, 11, tzinfo=UTC))
@@ -114,7 +114,7 @@ def test_it_has_every_window_of_the_month_with_its_exposures(shop: Any) -> None:
 def test_a_share_is_reached_when_its_window_ends(tmp_path: Path) -> None:
     start = datetime(2026, 10, 30, tzinfo=UTC)
     made = Shop(tmp_path / "a.db", start)
-    made.service.set_promise(ScheduledPromise(Promise({"provider": "acme"}, 0.05), Window.day("UTC")))
+    made.service.editor.set_promise(ScheduledPromise(Promise({"provider": "acme"}, 0.05), Window.day("UTC")))
     made.until(start + timedelta(days=5))
     rows = made.service.statement("provider", "acme", "2026-11").rows
     assert [(row.kept, row.reached == row.end) for row in rows] == [(True, True)] * len(rows)

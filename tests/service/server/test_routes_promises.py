@@ -27,7 +27,7 @@ class HeldPreviews:
     def __init__(self) -> None:
         self.promise_service: PromiseService = small_service()
         self.entered, self.go, self.cancelled = threading.Event(), threading.Event(), threading.Event()
-        plain, limit = self.promise_service.preview, PreviewLimit(1)
+        plain, limit = self.promise_service.editor.preview, PreviewLimit(1)
 
         def preview(promise: Any, replacing: Any, is_cancelled: Callable[[], bool]) -> Any:
             with limit:
@@ -96,7 +96,7 @@ def test_a_preview_does_not_keep_the_service_from_ending() -> None:
 def test_a_promise_whose_time_ran_out_is_not_made(path: str) -> None:
     """The caller was told to send it again: it must not come into being later."""
     promise_service, ended = small_service(), threading.Event()
-    plain = promise_service._set_promises
+    plain = promise_service.editor._set_promises
 
     def watched(*arguments: Any) -> Any:
         try:
@@ -104,7 +104,7 @@ def test_a_promise_whose_time_ran_out_is_not_made(path: str) -> None:
         finally:
             ended.set()
 
-    vars(promise_service)["_set_promises"] = watched
+    vars(promise_service.editor)["_set_promises"] = watched
     before = promise_service.scheduler.state.promises
     body = {"promises": [PROMISE]} if path.endswith("bulk") else PROMISE
     with running(promise_service, make_settings({"request_seconds": 0.2})) as service:

@@ -107,10 +107,10 @@ class ArmObserver:
             for service, part in zip(self._services, parts, strict=True):
                 if part is not None:
                     asked = promise_from_record(part, service.catalog)
-                    made.append((service, service.set_promise(asked, by=by)))
+                    made.append((service, service.editor.set_promise(asked, by=by)))
         except BaseException:
             for service, view in made:
-                service.delete_promise(view.id, by=by)
+                service.editor.delete_promise(view.id, by=by)
             raise
         self.refresh()
         return [view for _, view in made]

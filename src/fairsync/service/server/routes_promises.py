@@ -85,7 +85,7 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
     async def set_promise(context: RequestContext, record: PromiseRecord, name: str | None) -> PromiseView:
         def work(is_cancelled: Callable[[], bool]) -> PromiseView:
             promise = promise_from_record(record, service.catalog)
-            return service.set_promise(promise, name, context.caller.name, is_cancelled)
+            return service.editor.set_promise(promise, name, context.caller.name, is_cancelled)
 
         return await unless_timed_out(context, work)
 
@@ -97,13 +97,13 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
 
         def work(is_cancelled: Callable[[], bool]) -> list[PromiseView]:
             asked = promises_from_records(body.promises, service.catalog)
-            return service.make_promises(asked, context.caller.name, is_cancelled)
+            return service.editor.make_promises(asked, context.caller.name, is_cancelled)
 
         return await unless_timed_out(context, work)
 
     async def preview(_: RequestContext, record: PromiseRecord, query: PreviewQuery, receive: Receive) -> Preview:
         promise = promise_from_record(record, service.catalog)
-        computing = run_cancellable(lambda is_cancelled: service.preview(promise, query.replacing, is_cancelled))
+        computing = run_cancellable(lambda is_cancelled: service.editor.preview(promise, query.replacing, is_cancelled))
         try:
             return await unless_disconnected(computing, receive)
         except TooManyPreviewsError as error:
@@ -118,11 +118,11 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
         return await set_promise(context, promise, context.path_params["promise_id"])
 
     def delete_promise(context: RequestContext) -> None:
-        service.delete_promise(context.path_params["promise_id"], by=context.caller.name)
+        service.editor.delete_promise(context.path_params["promise_id"], by=context.caller.name)
 
     def remove_items(_: RequestContext, body: ItemIds) -> CatalogSize:
         check_size(len(body.ids), "items")
-        service.remove_items(body.ids)
+        service.items.remove(body.ids)
         return CatalogSize(items=len(service.catalog))
 
     return [

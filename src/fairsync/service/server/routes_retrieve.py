@@ -72,7 +72,7 @@ def retrieve_operations(
     def upsert_items(_: RequestContext, items: UpsertItems) -> CatalogSize:
         with np.errstate(over="ignore"):  # too large for the catalog's type is infinite, which the catalog refuses
             embeddings = embeddings_of(items, limits.max_items)
-            service.upsert_items(embeddings, attributes_of(items, service.catalog.group_attribute), items.ids)
+            service.items.upsert(embeddings, attributes_of(items, service.catalog.group_attribute), items.ids)
         return CatalogSize(items=len(service.catalog))
 
     return [
