@@ -38,7 +38,7 @@ class HeldPreviews:
                         break
                 return plain(promise, replacing, is_cancelled)
 
-        vars(self.promise_service)["preview"] = preview
+        vars(self.promise_service.editor)["preview"] = preview
 
 
 def ask(service: Running, answers: list[httpx.Response]) -> threading.Thread:
