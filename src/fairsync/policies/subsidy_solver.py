@@ -113,7 +113,7 @@ def solve_subsidies(
     sharing = None if membership is None else np.maximum(membership.atom_prices(needy.astype(np.float64)), 1.0)
     reach = sample.relevance.max(axis=1) - _lowest(sample.relevance)
     # If all relevance is equal, any positive width will do.
-    widest = band = _BAND * float(np.median(reach)) or float(reach.max()) or 1.0
+    widest = band = _BAND * _median(reach) or float(reach.max()) or 1.0
     prior = _DOUBT if membership is None else min(max(_SHARED_DOUBT, n / 16), _DOUBT)
     shorten, least = 1.0, np.inf
     subsidies = best = start
@@ -153,6 +153,18 @@ def solve_subsidies(
             lowest, highest = np.where(subsidies > 0, 0.0, bottom), np.where(subsidies < 0, 0.0, ceiling)
             subsidies = np.clip(subsidies + shorten * step, lowest, highest)
     return Solution(best, slopes, ceiling, _LONGEST_STEP * widest, bottom)
+
+
+def _median(values: npt.NDArray[np.float32]) -> float:
+    """Return the median; `numpy.median` takes ten times as long, which is a tenth of a solve.
+
+    Examples
+    --------
+    >>> _median(np.array([4, 1, 2], dtype=np.float32)), _median(np.array([4, 1, 2, 8], dtype=np.float32))
+    (2.0, 3.0)
+    """
+    ordered, half = np.sort(values), len(values) // 2
+    return float(ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2)
 
 
 def _lowest(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

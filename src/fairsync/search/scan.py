@@ -216,15 +216,15 @@ class Scan:
         """Raise the cut to what the items found so far allow, and drop those below it."""
         owners, rows, scores = self.joined()
         order = np.argsort(owners.astype(np.int16), kind="stable")
-        owners, rows, scores = owners[order], rows[order], scores[order]
+        owners, rows, scores = owners.take(order), rows.take(order), scores.take(order)
         counts = np.bincount(owners, minlength=len(self.cut))
         most, k = int(counts.max(initial=0)), self.tile.k
         if most >= k:
-            place = np.arange(len(owners)) - (np.cumsum(counts) - counts)[owners]
             table = np.full((len(self.cut), most), -np.inf, dtype=np.float32)
-            table[owners, place] = scores
-            self._raise(np.partition(table, most - k, axis=1)[:, most - k])
-        self._keep(owners, rows, scores, scores >= self.cut[owners])
+            table[np.arange(most) < counts[:, None]] = scores
+            table.partition(most - k, axis=1)
+            self._raise(table[:, most - k])
+        self._keep(owners, rows, scores, scores >= self.cut.take(owners))
 
     def decide(self) -> None:
         """Keep the best k by float64 scores. Only ties and near ties can leave more than the limit after sifting."""
@@ -234,8 +234,9 @@ class Scan:
         self._keep(owners, rows, scores, np.isin(owners * n + self.tile.catalog_rows(rows), chosen))
 
     def _keep(self, owners: _Rows, rows: _Rows, scores: _Floats, kept: npt.NDArray[np.bool_]) -> None:
-        self.found = [(owners[kept], rows[kept], scores[kept])]
-        self.count = len(self.found[0][0])
+        at = np.flatnonzero(kept)
+        self.found = [(owners.take(at), rows.take(at), scores.take(at))]
+        self.count = len(at)
 
     def _raise(self, kth: _Floats) -> None:
         """Raise the cut, given a float32 score that k distinct items reach."""
@@ -295,7 +296,10 @@ class Scan:
                     top = self._bundles(scores, best)
                 self._raise(self._kth(top, scores[: stop - start]))
                 open_ = top >= self.cut
-        bundle, owner = np.divmod(np.flatnonzero(open_), users)
+        # `flatnonzero` is many times faster than `nonzero` of a table, and `//` nearly twice as fast as `divmod`.
+        flat = np.flatnonzero(open_)
+        bundle = flat // users
+        owner = flat - bundle * users
         slabs = scores.reshape(bundles, size * width)
         first = bundle * width + owner
         values = slabs.take(first, axis=1)
@@ -303,13 +307,14 @@ class Scan:
             np.maximum(values, slabs.take(first + interest * users, axis=1), out=values)
         if bonus is not None:
             values += bonus.reshape(bundles, size).take(bundle, axis=1)
-        # `flatnonzero` is many times faster than `nonzero` of a table.
-        slab, at = np.divmod(np.flatnonzero(values >= self.cut[owner]), max(1, len(bundle)))
+        flat = np.flatnonzero(values >= self.cut.take(owner))
+        slab = flat // max(1, len(bundle))
+        at = flat - slab * len(bundle)
         if bonus is not None and len(bundle) - len(at) > length * users // 64:
             # Opening this many bundles in vain costs more than adding the bonus to every score.
             worth = False
         if len(at):
-            self.found.append((owner[at], start + slab * size + bundle[at], values[slab, at]))
+            self.found.append((owner.take(at), start + slab * size + bundle.take(at), values.take(flat)))
             self.count += len(at)
         return worth
 
