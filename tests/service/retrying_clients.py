@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from contextlib import ExitStack
 from itertools import cycle
@@ -45,7 +44,7 @@ class RetryingClients:
         self.impressions, self.refused, self.calls = Counter[str](), Counter[str](), 0
         self.failures: list[BaseException] = []
         self._urls, self._name, self._pause, self._stop = urls, name, pause, threading.Event()
-        self._lock = threading.Lock()
+        self._lock, self._given_up = threading.Lock(), threading.Event()
         self._threads = [threading.Thread(target=self._work, args=(mine,), daemon=True) for mine in range(threads)]
 
     def __enter__(self) -> RetryingClients:
@@ -56,6 +55,7 @@ class RetryingClients:
     def __exit__(self, kind: object, *_: object) -> None:
         self._stop.set()
         if kind is not None:  # the test has failed, and the service may never answer
+            self._given_up.set()
             return
         for thread in self._threads:
             thread.join(120)
@@ -105,7 +105,8 @@ class RetryingClients:
             except BackendUnavailableError as error:
                 with self._lock:
                     self.refused[str(error)[:70]] += 1
-                time.sleep(0.1)
+                if self._given_up.wait(0.1):
+                    raise
             else:
                 with self._lock:
                     self.calls += 1

@@ -58,11 +58,11 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 240.0) -> float:
-    """Wait for a condition. Returns the seconds that it took."""
+def wait_until(condition: Callable[[], bool], seconds: float = 240.0, state: Callable[[], object] = str) -> float:
+    """Wait for a condition. Returns the seconds that it took; if it does not become true, the error tells the state."""
     started = time.monotonic()
     while not condition():
-        assert time.monotonic() < started + seconds, "the condition did not become true"
+        assert time.monotonic() < started + seconds, f"the condition did not become true: {state()}"
         time.sleep(0.01)
     return time.monotonic() - started
 

@@ -97,19 +97,20 @@ def refused_call(service: ServiceProcess) -> str:
 
 def answered(service: ServiceProcess, server: EngineServer, clients: RetryingClients, name: str) -> None:
     """Repeat a refused call until it is answered, as a client would, and add it to what was received."""
-    found = None
+    found, refused = None, ""
 
     def is_answered() -> bool:
-        nonlocal found
+        nonlocal found, refused
         server.revive()
         try:
             found = client.retrieve(np.ones((1, 8)), request_ids=[name])
-        except BackendUnavailableError:
+        except BackendUnavailableError as error:
+            refused = str(error)
             return False
         return True
 
     with Client(service.url, attempts=1, timeout=60) as client:
-        wait_until(is_answered)
+        wait_until(is_answered, state=lambda: f"{refused}\n{service.log()[-3000:]}")
     assert found is not None
     answer = found.ids.tolist()[0], found.groups.tolist()[0]
     assert clients.received.setdefault(name, answer) == answer
