@@ -27,7 +27,7 @@ _USERS_AT_ONCE, _LESS_IF_FEW = 256, 16
 _DEEP = 8
 # Where lists mix groups, the number of items to fetch is k times the root of a depth (see `list_prices`), times this,
 # but never more than this.
-_DEEPER, _MOST_FETCHED = 6.0, 1 << 13
+_DEEPER, _MOST_FETCHED = 4.0, 1 << 13
 # Eligible items come in clusters: a few more than their share.
 _RESERVE = 1.25
 
@@ -195,6 +195,9 @@ class IvfIndex(ApproximateIndex):
         best = np.ldexp(truth.relevance, -queries.exponent)
         self.tuning: Tuning = tune_probing(self.lists, self._codes, queries.columns.T, truth.rows, best, self.recall)
         self._tail = math.ldexp(self.tuning.tail, queries.exponent)  # users of another length have another unit
+        items = self._items.values[truth.rows]
+        lengths = np.sqrt(np.einsum("ijk,ijk->ij", items, items))
+        self._per_length = float(np.median(truth.relevance / np.maximum(lengths, np.finfo(np.float32).tiny)))
 
     def _eligible(
         self, prices: npt.NDArray[np.float64] | None, k: int
@@ -237,16 +240,19 @@ class IvfIndex(ApproximateIndex):
         scores = vectors @ lists.centres.T
         priced = None
         if queries.bonus is not None:
-            priced = self._list_prices.of(queries.bonus, math.ldexp(self._tail, -queries.exponent))
+            tail, per_length = (math.ldexp(value, -queries.exponent) for value in (self._tail, self._per_length))
+            priced = self._list_prices.of(queries.bonus, tail, per_length)
             scores += priced.bonus
             if self._list_prices.is_mixed:
                 wanted = math.ceil(max(kept, _DEEPER * k * math.sqrt(priced.depth)) / priced.open_share)
                 fetch = max(kept, min(wanted, _MOST_FETCHED))
         best, floor = None, None
-        if priced is not None and len(priced.rows):
+        alone = (lists.longest, self._list_prices.longest, None)
+        if priced is not None:
+            alone = (priced.rows, priced.items, priced.row_bonus)
+        if len(alone[0]):
             shared = (self.catalog, self._items, self.exact.item_bonus)
-            copied = (priced.rows, priced.items, priced.row_bonus)
-            tile = Tile(*shared, users, prices, reference, k, np.arange(n), None, *copied)
+            tile = Tile(*shared, users, prices, reference, k, np.arange(n), None, *alone)
             best = Scan(tile).run(0, tile.size)
             best.sift()
             floor = np.tile(best.cut, len(vectors) // n)[:, None]
@@ -276,11 +282,11 @@ class IvfIndex(ApproximateIndex):
         owners, rows = np.broadcast_to((np.arange(len(rows)) % n)[:, None], rows.shape)[near], rows[near]
         if len(vectors) > n:  # several interests may have found the same item
             owners, rows = np.divmod(np.unique(owners * len(self.catalog) + rows), len(self.catalog))
-        if best is not None and priced is not None:
+        if best is not None:
             more, places, found_scores = best.joined()
             near = found_scores >= cut[more]
             owners = np.concatenate([owners, more[near]])
-            rows = np.concatenate([rows, priced.rows[places[near]]])
+            rows = np.concatenate([rows, alone[0][places[near]]])
         return owners, rows
 
     def _all_of(self, groups: npt.NDArray[np.intp], n: int) -> tuple[_Rows, _Rows]:

@@ -8,8 +8,8 @@ one, and three things follow:
   between the mean and the largest bonus.
 - Codes rank the items of all lists with the bonus of their list. An item whose own bonus is d larger is found among the
   best k · exp(d / tail) of these, divided by the mean chance of all items. This is how many are fetched.
-- Few items have a bonus far above that of their list. These are taken out and scored one by one, so that far fewer are
-  fetched for their sake.
+- Few items have most of the chances: those with large bonuses, and long ones, whose relevance can be high. These are
+  taken out and scored one by one, so that fewer lists are read and far fewer items fetched for their sake.
 """
 
 import math
@@ -26,13 +26,12 @@ from fairsync.search.scan import BUNDLE_OF_ONE
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
-# The share of the items that is scored one by one, because their bonus is far above that of their list: with more,
-# fewer are fetched from lists. And the share that is in any case, because it is the highest: a group can be at home in
-# a list with a higher bonus than those of its other items.
-_APART_SHARE, _HIGHEST_SHARE = 0.015, 0.005
+# The share of the items that is scored one by one because of their bonus and length, beside the longest: with more,
+# fewer are fetched from lists. It is measured on this many items.
+_APART_SHARE, _MEASURED = 0.01, 1 << 14
 # What is known of a list's bonuses is known from this many of its items, or from fewer where that is enough. It saves a
 # look at every item when prices change.
-_SAMPLE, _FEWER = 64, 8
+_SAMPLE, _FEWER = 32, 8
 # The share of all chances, and the largest share of those in lists, that is given up, because the bonus of an item is
 # far above that of its list.
 _GIVEN_UP, _MOST_GIVEN_UP = 0.004, 0.02
@@ -52,8 +51,8 @@ class ListBonuses:
     rest : numpy.ndarray
         (G,) the bonus of each group, -inf where its items are in ``rows``.
     rows, items, row_bonus : numpy.ndarray
-        The rows of the items to score one by one, a copy of their embeddings, and their
-        bonuses with zeros to fill the last bundle of a scan.
+        The rows of the items to score one by one, the longest among them, a copy of their embeddings, and their bonuses
+        with zeros to fill the last bundle of a scan.
     open_share : float
         The share of the items that is not masked.
     depth : float
@@ -92,29 +91,32 @@ class ListPrices:
     >>> catalog = Catalog(np.random.default_rng(0).normal(size=(900, 4)).astype(np.float32), np.arange(900) // 2)
     >>> lists = InvertedLists.of(catalog.embeddings, catalog.group_of)
     >>> prices = ListPrices(lists, catalog.embeddings, GroupRows(catalog))
-    >>> priced = prices.of(np.arange(450, dtype=np.float32), tail=1.0)
-    >>> priced.rows[:4].tolist(), priced.bonus.shape == lists.sizes.shape
-    ([898, 899, 896, 897], True)
+    >>> priced = prices.of(np.arange(450, dtype=np.float32), tail=1.0, per_length=0.0)
+    >>> {898, 899} <= set(priced.rows.tolist()), priced.bonus.shape == lists.sizes.shape
+    (True, True)
     """
 
     def __init__(self, lists: InvertedLists, items: Floats, group_rows: GroupRows, seed: int = 0) -> None:
         self._lists, self._items, self._group_rows = lists, items, group_rows
         self.is_mixed = bool(lists.group_of[0] == MIXED)
+        self.longest = items[lists.longest]
         # Replaced as a whole, so that searches that run at the same time never see half of a change. Two, because users
         # of very different length have other units.
         self._kept: tuple[tuple[Floats, float, ListBonuses], ...] = ()
         if not self.is_mixed:
             return
         rng = np.random.default_rng(seed)
-        by_list, sizes = np.argsort(lists.list_of, kind="stable"), lists.sizes[:, None]
+        listed, sizes = np.flatnonzero(lists.list_of >= 0), lists.sizes[:, None]
+        by_list = listed[np.argsort(lists.list_of[listed], kind="stable")]
         drawn = np.cumsum(sizes)[:, None] - sizes + (rng.random((len(sizes), _SAMPLE)) * sizes).astype(np.int64)
         self._sampled = lists.groups[by_list[drawn]].astype(np.intp)
-        # The list of the first item of each group. Groups are small, and their other items are mostly in lists with
-        # similar bonuses.
-        self._home = np.zeros(group_rows.n_groups, dtype=np.intp)
-        self._home[lists.groups[::-1]] = lists.list_of[::-1]
+        # The length of the longest item of each group that is in a list. Groups are small.
+        self._lengths = np.zeros(group_rows.n_groups, dtype=np.float32)
+        np.maximum.at(self._lengths, lists.groups[listed], np.sqrt(np.einsum("ij,ij->i", items, items))[listed])
+        self._sampled_lengths = self._lengths[self._sampled]
+        self._measured = lists.groups[rng.choice(listed, min(len(listed), _MEASURED), replace=False)].astype(np.intp)
 
-    def of(self, bonus: Floats, tail: float) -> ListBonuses:
+    def of(self, bonus: Floats, tail: float, per_length: float) -> ListBonuses:
         """Return what lists need to know about prices.
 
         Parameters
@@ -123,57 +125,46 @@ class ListPrices:
             (G,) the bonus of each group, -inf where it is masked.
         tail
             How much lower a score is that e times as many items reach.
+        per_length
+            The score of a good item divided by its length.
         """
         kept = self._kept
         for groups, known, found in kept:
             if known == tail and same_values(groups, bonus):
                 return found
-        found = self._find(bonus, tail)
+        found = self._find(bonus, tail, np.float32(per_length))
         self._kept = ((bonus, tail, found), *kept[:1])
         return found
 
-    def _find(self, bonus: Floats, tail: float) -> ListBonuses:
+    def _find(self, bonus: Floats, tail: float, per_length: np.float32) -> ListBonuses:
         if not self.is_mixed:
             none = np.empty(0, dtype=np.int64)
             return ListBonuses(bonus[self._lists.group_of], bonus, none, self._items[:0], bonus[:0])
-        sampled = bonus.take(self._sampled, mode="clip")
-        limit = _limits(sampled)
-        groups = np.flatnonzero(bonus > limit.take(self._home))
+        highest = self._lengths * per_length
+        highest += bonus
+        some = highest.take(self._measured)
+        place = len(some) - max(1, round(_APART_SHARE * len(some)))
+        limit = np.partition(some, place)[place]
+        groups = np.flatnonzero(highest > limit)
         rest = bonus.copy()
         rest[groups] = -np.inf
         rows, sizes = self._group_rows.in_order(groups)
-        high = np.repeat(bonus[groups], sizes)
+        high, listed = np.repeat(bonus[groups], sizes), self._lists.list_of[rows] >= 0
+        rows, high = rows[listed], high[listed]
         # Largest bonus first: a scan excludes items in bundles, by their best bonus.
-        order = _nearly_descending(high)
-        rows, row_bonus = rows[order], np.zeros(len(rows) + BUNDLE_OF_ONE, dtype=np.float32)
-        row_bonus[: len(rows)] = high[order]
-        by_list, depth = _chances(sampled, sampled <= limit[:, None], np.float32(1 / tail))
+        order, longest = _nearly_descending(high), self._lists.longest
+        rows = np.concatenate([longest, rows[order]])
+        row_bonus = np.zeros(len(rows) + BUNDLE_OF_ONE, dtype=np.float32)
+        row_bonus[: len(longest)] = bonus[self._lists.groups[longest]]
+        row_bonus[len(longest) : len(rows)] = high[order]
+        items = np.empty((len(rows), self._items.shape[1]), dtype=np.float32)
+        items[: len(longest)] = self.longest
+        np.take(self._items, rows[len(longest) :], axis=0, out=items[len(longest) :], mode="clip")
+        sampled = bonus.take(self._sampled, mode="clip")
+        inside = sampled + self._sampled_lengths * per_length <= limit
+        by_list, depth = _chances(sampled, inside, np.float32(1 / tail))
         share = float(np.count_nonzero(sampled > -np.inf) / sampled.size)
-        return ListBonuses(by_list, rest, rows, self._items.take(rows, axis=0), row_bonus, share, depth)
-
-
-def _limits(sampled: Floats) -> Floats:
-    """Return (L,) the bonus above which an item is apart from its list, given the bonuses of some items of each."""
-    is_open = sampled > -np.inf
-    counts = np.count_nonzero(is_open, axis=1)
-    all_open = counts.min() == sampled.shape[1]  # a condition takes time
-    sums = sampled.sum(axis=1) if all_open else sampled.sum(axis=1, where=is_open)
-    # Where no item of the sample is open, the list is not read: any open item is apart.
-    means = np.full(len(sampled), -np.inf, dtype=np.float32)
-    np.divide(sums, counts, out=means, where=counts > 0)
-    some = slice(None, None, _SAMPLE // _FEWER)
-    few = sampled[:, some]
-    leads = np.subtract(few, means[:, None], out=np.full_like(few, -np.inf), where=is_open[:, some])
-    highest: Floats = np.minimum(means + _upper(leads, _APART_SHARE), _upper(few, _HIGHEST_SHARE))
-    return highest
-
-
-def _upper(values: Floats, share: float) -> np.float32:
-    """Return the value that this share of them exceeds."""
-    flat = values.ravel()
-    place = len(flat) - max(1, round(share * len(flat)))
-    found: np.float32 = np.partition(flat, place)[place]
-    return found
+        return ListBonuses(by_list, rest, rows, items, row_bonus, share, depth)
 
 
 def _chances(sampled: Floats, inside: npt.NDArray[np.bool_], scale: np.float32) -> tuple[Floats, float]:

@@ -62,7 +62,8 @@ class QuantizedItems:
         self._centres = faiss.IndexFlatIP(wide)
         self._centres.add(centres)
         count, metric = len(centres), faiss.METRIC_INNER_PRODUCT
-        some = _longest(items)
+        listed = np.flatnonzero(lists.list_of >= 0)
+        some = listed[_longest(items[listed] if len(lists.longest) else items)]
         sample = items[some] @ self._rotation
         if storage in ("2-bit", "4-bit"):
             index = faiss.IndexIVFPQ(self._centres, wide, count, wide // 2 if storage == "2-bit" else wide, 4, metric)
@@ -76,12 +77,12 @@ class QuantizedItems:
             index.train_encoder(len(some), faiss.swig_ptr(sample), faiss.swig_ptr(at))
         index.is_trained = True
         self._row_bits = n.bit_length()
-        for start in range(0, n, _BLOCK):
-            turned = items[start : start + _BLOCK] @ self._rotation
-            at = lists.list_of[start : start + _BLOCK].astype(np.int64)
+        for start in range(0, len(listed), _BLOCK):
+            rows = listed[start : start + _BLOCK]
+            turned = items[rows] @ self._rotation
+            at = lists.list_of[rows].astype(np.int64)
             # The name holds the group beside the row: a lookup for each item found would be a random memory access.
-            groups = lists.groups[start : start + _BLOCK].astype(np.int64)
-            names = np.arange(start, start + len(turned)) | groups << self._row_bits
+            names = rows | lists.groups[rows].astype(np.int64) << self._row_bits
             index.add_core(len(turned), faiss.swig_ptr(turned), faiss.swig_ptr(names), faiss.swig_ptr(at))
         # The same codes in a layout that is read 32 items at a time (SIMD).
         self._index = faiss.IndexIVFPQFastScan(index) if storage in ("2-bit", "4-bit") else index
