@@ -22,8 +22,8 @@ _LENGTH_SHARES, _ITEMS_PER_MIXED_LIST = (0.05, 0.3), (256, 512, 1024)
 # A group with fewer items than this is small. Lists mix groups if there are more small groups than n divided by this.
 _SMALL = 64
 _LISTS_PER_PART = 96
-# The share of the items that is rare: in lists of their own, where lists mix groups.
-_RARE_SHARE = 0.25
+# Lists that mix groups hold items of similar rarity, in classes that divide the items at these shares.
+_RARE_SHARES = (0.1, 0.25, 0.5)
 # The share of the items that is in no list where lists mix groups: the longest, which are among the best of most
 # requests, and which codes describe worst.
 _LONGEST_SHARE = 0.005
@@ -189,7 +189,8 @@ def _parts(
     part_of = np.concatenate([means.assign(items[block] @ weights)[1] for block in blocks])
     if rarity is not None:
         of_item = rarity[group_of]
-        part_of = 2 * part_of + (of_item > np.quantile(of_item, 1 - _RARE_SHARE))
+        limits = np.quantile(of_item, 1 - np.array(_RARE_SHARES))
+        part_of = (len(limits) + 1) * part_of + (of_item[:, None] > limits).sum(axis=1)
     lengths = np.einsum("ij,ij->i", items, items)
     # 0 for the longest items of all, which are in no list.
     shares = np.array([_LONGEST_SHARE, *_LENGTH_SHARES])

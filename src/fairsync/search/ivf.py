@@ -25,9 +25,9 @@ _FEW = 1 << 11
 _USERS_AT_ONCE, _LESS_IF_FEW = 256, 16
 # If the catalog is less than this many times as long as the answer, nearly every list would be read.
 _DEEP = 8
-# Where lists mix groups, the number of items to fetch is k times the root of a depth (see `list_prices`), times this,
-# but never more than this.
-_DEEPER, _MOST_FETCHED = 4.0, 1 << 13
+# Where lists mix groups, the number of items to fetch for each of the k is the root of a depth (see `list_prices`) times
+# this, but never more than this. And the number in all is never more than this.
+_DEEPER, _DEEPEST, _MOST_FETCHED = 4.0, 9.0, 1 << 13
 # Eligible items come in clusters: a few more than their share.
 _RESERVE = 1.25
 
@@ -98,7 +98,7 @@ class IvfIndex(ApproximateIndex):
         requests = synthetic_requests(catalog, seed)
         lists = InvertedLists.of(self._items.values, catalog.group_of, requests, seed, catalog.rarity)
         self._codes = QuantizedItems(self._items.values, lists, storage, seed)
-        self._list_prices = ListPrices(lists, self._items.values, self.exact.group_rows, seed)
+        self._list_prices = ListPrices(lists, self._items.values, catalog.n_groups, seed)
         self.lists = lists
         # Requests need not be like the means of items.
         self.tune(np.vstack([requests, synthetic_requests(catalog, seed + 1, signed=True)]))
@@ -244,7 +244,8 @@ class IvfIndex(ApproximateIndex):
             priced = self._list_prices.of(queries.bonus, tail, per_length)
             scores += priced.bonus
             if self._list_prices.is_mixed:
-                wanted = math.ceil(max(kept, _DEEPER * k * math.sqrt(priced.depth)) / priced.open_share)
+                deeper = k * min(_DEEPER * math.sqrt(priced.depth), _DEEPEST)
+                wanted = math.ceil(max(kept, deeper) / priced.open_share)
                 fetch = max(kept, min(wanted, _MOST_FETCHED))
         best, floor = None, None
         alone = (lists.longest, self._list_prices.longest, None)
@@ -259,8 +260,8 @@ class IvfIndex(ApproximateIndex):
         chosen = self.tuning.choose(lists, vectors, scores, k, floor)
         rows, groups, found = self._codes.search(vectors, chosen, scores, fetch)
         bonus = None
-        if priced is not None:
-            bonus = priced.rest.take(groups, mode="clip")
+        if priced is not None and queries.bonus is not None:
+            bonus = queries.bonus.take(groups, mode="clip")
             if fetch > kept:
                 with np.errstate(invalid="ignore"):  # where nothing was found
                     found += bonus - priced.bonus.take(lists.list_of.take(rows, mode="clip"))
@@ -280,13 +281,14 @@ class IvfIndex(ApproximateIndex):
         # About a quarter of the items may be among the best k by their float32 scores.
         near = (values >= np.tile(cut, len(rows) // n)[:, None]) & (values > -np.inf)
         owners, rows = np.broadcast_to((np.arange(len(rows)) % n)[:, None], rows.shape)[near], rows[near]
-        if len(vectors) > n:  # several interests may have found the same item
-            owners, rows = np.divmod(np.unique(owners * len(self.catalog) + rows), len(self.catalog))
         if best is not None:
             more, places, found_scores = best.joined()
             near = found_scores >= cut[more]
             owners = np.concatenate([owners, more[near]])
             rows = np.concatenate([rows, alone[0][places[near]]])
+        if best is not None or len(vectors) > n:  # an item may be in a list and apart, or be found by several interests
+            pairs = np.sort(owners * len(self.catalog) + rows)  # many times faster than `unique`
+            owners, rows = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], len(self.catalog))
         return owners, rows
 
     def _all_of(self, groups: npt.NDArray[np.intp], n: int) -> tuple[_Rows, _Rows]:
