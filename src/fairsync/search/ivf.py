@@ -25,9 +25,8 @@ _FEW = 1 << 11
 _USERS_AT_ONCE, _LESS_IF_FEW = 256, 16
 # If the catalog is less than this many times as long as the answer, nearly every list would be read.
 _DEEP = 8
-# Where lists mix groups, the number of items to fetch for each of the k is the root of a depth (see `list_prices`) times
-# this, but never more than this. And the number in all is never more than this.
-_DEEPER, _DEEPEST, _MOST_FETCHED = 4.0, 9.0, 1 << 13
+# The largest number of items to fetch where lists mix groups.
+_MOST_FETCHED = 1 << 13
 # Eligible items come in clusters: a few more than their share.
 _RESERVE = 1.25
 
@@ -91,7 +90,7 @@ class IvfIndex(ApproximateIndex):
         super().__init__(catalog, recall, exact_below)
         self.storage, self.seed = storage, seed
         self.lists: InvertedLists | None = None
-        self._last_eligible: tuple[_Prices, int, tuple[int, float, npt.NDArray[np.intp], bool, bool]] | None = None
+        self._last_eligible: tuple[_Prices, tuple[int, bool], tuple[int, float, npt.NDArray[np.intp], bool, bool]] | None = None
         if not self.is_approximate:
             return
         self._items = self.exact.items
@@ -114,14 +113,15 @@ class IvfIndex(ApproximateIndex):
         prices = self.exact.recent_prices.of(prices)
         if eligible is not None:
             return self._search_eligible(users, prices, k, eligible)
-        goal, reference, open_, few, sparse = self._eligible(prices, k)
+        vectors = np.asarray(users, dtype=np.float64)
+        real: npt.NDArray[np.bool_] = np.asarray(vectors.any(axis=(1, 2)))
+        any_serves = self.lists is not None and bool(any_reference_serves(self._items, vectors[real], prices).all())
+        goal, reference, open_, few, sparse = self._eligible(prices, k, any_serves)
         if goal == 0:
             return Hits.empty(len(users), k)
         if self.lists is None or goal > min(DEPTHS[-1], len(self.catalog) // _DEEP) or (sparse and not few):
             return self.exact.search(users, prices, k)
-        vectors = np.asarray(users, dtype=np.float64)
         hits = Hits.empty(len(vectors), k)
-        real: npt.NDArray[np.bool_] = np.asarray(vectors.any(axis=(1, 2)))
         step = _USERS_AT_ONCE // (_LESS_IF_FEW if few else 1)
         for start in range(0, len(vectors), step):
             who = start + np.flatnonzero(real[start : start + step])
@@ -200,26 +200,30 @@ class IvfIndex(ApproximateIndex):
         self._per_length = float(np.median(truth.relevance / np.maximum(lengths, np.finfo(np.float32).tiny)))
 
     def _eligible(
-        self, prices: npt.NDArray[np.float64] | None, k: int
+        self, prices: npt.NDArray[np.float64] | None, k: int, any_serves: bool = False
     ) -> tuple[int, float, npt.NDArray[np.intp], bool, bool]:
         """Return min(k, eligible items), the reference price, the open groups if any is masked, and two conditions.
+
+        If any price serves as reference (``any_serves``) and no group is masked, it is the lowest price.
 
         They are whether eligible items are few, and whether lists that mix groups hold so few open items (``sparse``)
         that the mean chance of these is not known well. Many requests come between two price changes: the last result
         is cached.
         """
         last = self._last_eligible
-        if last is None or last[0] is not prices or last[1] != k:
+        if last is None or last[0] is not prices or last[1] != (k, any_serves):
             goal, reference = min(k, len(self.catalog)), 0.0
             open_, few, sparse = np.arange(0), len(self.catalog) <= _FEW, False
-            if prices is not None:
+            if prices is not None and any_serves and price_range(prices)[1] < np.inf:
+                reference = price_range(prices)[0]
+            elif prices is not None:
                 goal, reference = reference_price(self.catalog.group_sizes, prices, k)
             if few or (prices is not None and price_range(prices)[1] == np.inf):
                 open_ = np.arange(self.catalog.n_groups) if prices is None else np.flatnonzero(prices < np.inf)
                 items = int(self.catalog.group_sizes[open_].sum())
                 few = items <= _FEW
                 sparse = self.lists is not None and self._list_prices.is_mixed and items * _DEEP < len(self.catalog)
-            self._last_eligible = last = (prices, k, (goal, reference, open_, few, sparse))
+            self._last_eligible = last = (prices, (k, any_serves), (goal, reference, open_, few, sparse))
         return last[2]
 
     def _nominate(
@@ -244,8 +248,7 @@ class IvfIndex(ApproximateIndex):
             priced = self._list_prices.of(queries.bonus, tail, per_length)
             scores += priced.bonus
             if self._list_prices.is_mixed:
-                deeper = k * min(_DEEPER * math.sqrt(priced.depth), _DEEPEST)
-                wanted = math.ceil(max(kept, deeper) / priced.open_share)
+                wanted = math.ceil(max(kept, k * priced.depth) / priced.open_share)
                 fetch = max(kept, min(wanted, _MOST_FETCHED))
         best, floor = None, None
         alone = (lists.longest, self._list_prices.longest, None)

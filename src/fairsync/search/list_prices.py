@@ -27,13 +27,16 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 
 # The items that are scored one by one because of their bonus and length, beside the longest, have this share of all
 # chances if they are between the least and the largest share of the items. It is measured on this many items.
-_APART_CHANCES, _LEAST_APART, _MOST_APART, _MEASURED = 0.4, 0.003, 0.0075, 1 << 13
+_APART_CHANCES, _LEAST_APART, _MOST_APART, _MEASURED = 0.45, 0.003, 0.01, 1 << 13
 # What is known of a list's bonuses is known from this many of its items, or from fewer where that is enough. It saves a
 # look at every item when prices change.
-_SAMPLE, _FEWER = 32, 4
+_SAMPLE, _FEWER = 16, 4
 # The share of the chances in lists that is given up, because the bonus of an item is far above that of its list.
 _GIVEN_UP = 0.02
 _FEW_TIMES, _LEAST = 48, np.float32(1e-30)
+# The number of items to fetch for each of the k that is not taken out is the root of what follows from the chances
+# times this, but never more than this.
+_DEEPER, _DEEPEST = 7.0, 20.0
 
 
 @dataclass(frozen=True)
@@ -106,9 +109,10 @@ class ListPrices:
         lengths = np.sqrt(np.einsum("ij,ij->i", items, items))
         self._samples = tuple((lists.groups[rows].astype(np.intp), lengths[rows]) for rows in (measured, drawn))
         # Rows and lengths of listed items, by group; where each group begins, and the length of its longest item.
-        self._by_group = listed[np.argsort(lists.groups[listed], kind="stable")]
+        kind = np.int32 if len(items) < np.iinfo(np.int32).max else np.int64  # half the memory to read
+        self._by_group = listed[np.argsort(lists.groups[listed], kind="stable")].astype(kind)
         self._lengths = lengths[self._by_group]
-        self._starts = np.searchsorted(lists.groups[self._by_group], np.arange(n_groups + 1))
+        self._starts = np.searchsorted(lists.groups[self._by_group], np.arange(n_groups + 1)).astype(kind)
         self._group_lengths = np.full(n_groups, -np.inf, dtype=np.float32)
         np.maximum.at(self._group_lengths, lists.groups[listed], lengths[listed])
         self._longest_groups = lists.groups[lists.longest].astype(np.intp)
@@ -140,41 +144,42 @@ class ListPrices:
         measured, sampled = (
             (bonus.take(groups, mode="clip"), lengths * per_length) for groups, lengths in self._samples
         )
-        limit = _limit(measured[0] + measured[1], np.float32(1 / tail))
+        limit, left = _limit(measured[0] + measured[1], np.float32(1 / tail))
         rows, high = self._above(limit, bonus, per_length)
         longest = self._lists.longest
-        rows = np.concatenate([longest, rows])
-        row_bonus = np.concatenate([bonus.take(self._longest_groups), high, np.zeros(BUNDLE_OF_ONE, dtype=np.float32)])
+        rows = np.concatenate([longest, rows.astype(np.int64)])
+        row_bonus = np.concatenate([bonus.take(self._longest_groups, mode="clip"), high, np.zeros(BUNDLE_OF_ONE, dtype=np.float32)])
         items = np.empty((len(rows), self._items.shape[1]), dtype=np.float32)
         items[: len(longest)] = self.longest
         np.take(self._items, rows[len(longest) :], axis=0, out=items[len(longest) :], mode="clip")
         share = float(np.count_nonzero(sampled[0] > -np.inf) / sampled[0].size)
         sampled[0][sampled[0] + sampled[1] > limit] = -np.inf
         by_list, depth = _chances(sampled[0], np.float32(1 / tail))
+        depth = left * min(_DEEPER * math.sqrt(depth), _DEEPEST)
         return ListBonuses(by_list, rows, items, row_bonus, share, depth)
 
     def _above(
         self, limit: np.float32, bonus: Floats, per_length: np.float32
-    ) -> tuple[npt.NDArray[np.int64], Floats]:
+    ) -> tuple[npt.NDArray[np.signedinteger], Floats]:
         """Return the listed items whose bonus and length together are above the limit, and their bonuses."""
         highest = self._group_lengths * per_length
         highest += bonus
         groups = np.flatnonzero(highest > limit)
-        starts = self._starts[groups]
-        sizes = self._starts[groups + 1] - starts
+        starts = self._starts.take(groups, mode="clip")
+        sizes = self._starts.take(groups + 1, mode="clip") - starts
         places = np.arange(int(sizes.sum())) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
-        high = np.repeat(bonus[groups], sizes)
-        above = np.flatnonzero(high + self._lengths[places] * per_length > limit)
-        return self._by_group[places[above]], high[above]
+        high = np.repeat(bonus.take(groups, mode="clip"), sizes)
+        above = np.flatnonzero(high + self._lengths.take(places, mode="clip") * per_length > limit)
+        return self._by_group.take(places[above], mode="clip"), high[above]
 
 
-def _limit(values: Floats, scale: np.float32) -> np.float32:
-    """Return the value above which items are scored one by one, given those of some items."""
+def _limit(values: Floats, scale: np.float32) -> tuple[np.float32, float]:
+    """Return the value above which items are scored one by one, and the share of chances below, given some items."""
     falling, least = -np.sort(-values), math.ceil(_LEAST_APART * len(values))
     chance = np.exp((falling - falling[0]) * scale) if falling[0] > -np.inf else np.ones_like(falling)
-    enough = int(np.searchsorted(np.cumsum(chance), _APART_CHANCES * chance.sum()))
-    limit: np.float32 = falling[min(max(enough, least), math.ceil(_MOST_APART * len(values)))]
-    return limit
+    reached = np.cumsum(chance) / chance.sum()
+    place = min(max(int(np.searchsorted(reached, _APART_CHANCES)), least), math.ceil(_MOST_APART * len(values)))
+    return falling[place], 1 - float(reached[place])
 
 
 def _chances(sampled: Floats, scale: np.float32) -> tuple[Floats, float]:
