@@ -27,6 +27,8 @@ _RARE_SHARES = (0.1, 0.25, 0.5)
 # The share of the items that is in no list where lists mix groups: the longest, which are among the best of most
 # requests, and which codes describe worst.
 _LONGEST_SHARE = 0.005
+# If those are less than this many times as long as most items, lengths decide nothing.
+_LEAST_RATIO = 1.2
 # k-means converges in a few rounds on a sample; its error is measured when the index is tuned.
 _ROUNDS, _SAMPLE_PER_LIST = 8, 64
 _BLOCK = 1 << 15
@@ -183,8 +185,8 @@ def _parts(
     # k-means on a large catalog as a whole would take minutes: its parts are made first.
     count = max(1, round(len(items) / _ITEMS_PER_MIXED_LIST[-1] / _LISTS_PER_PART))
     means = _means(items.shape[1], count, seed)
-    some = np.random.default_rng(seed).choice(len(items), min(len(items), count * _SAMPLE_PER_LIST), replace=False)
-    means.train(items[some] @ weights)
+    drawn = np.random.default_rng(seed).choice(len(items), min(len(items), count * _SAMPLE_PER_LIST), replace=False)
+    means.train(items[drawn] @ weights)
     blocks = [slice(at, at + _BLOCK) for at in range(0, len(items), _BLOCK)]
     part_of = np.concatenate([means.assign(items[block] @ weights)[1] for block in blocks])
     if rarity is not None:
@@ -192,14 +194,15 @@ def _parts(
         limits = np.quantile(of_item, 1 - np.array(_RARE_SHARES))
         part_of = (len(limits) + 1) * part_of + (of_item[:, None] > limits).sum(axis=1)
     lengths = np.einsum("ij,ij->i", items, items)
-    # 0 for the longest items of all, which are in no list.
-    shares = np.array([_LONGEST_SHARE, *_LENGTH_SHARES])
-    band = (lengths[:, None] <= np.quantile(lengths, 1 - shares)).sum(axis=1)
+    limits = np.quantile(lengths, 1 - np.array([_LONGEST_SHARE, *_LENGTH_SHARES]))
+    if limits[0] < _LEAST_RATIO**2 * np.median(lengths):
+        limits[:] = np.inf
+    band = (lengths[:, None] <= limits).sum(axis=1)  # 0 for the longest items, which are in no list
     return [
-        (MIXED, rows, per_list)
+        (MIXED, some, per_list)
         for at, per_list in enumerate(_ITEMS_PER_MIXED_LIST, start=1)
         for part in np.unique(part_of)
-        if len(rows := np.flatnonzero((part_of == part) & (band == at)))
+        if len(some := np.flatnonzero((part_of == part) & (band == at)))
     ]
 
 

@@ -32,6 +32,7 @@ _RESERVE = 1.25
 
 _Rows = npt.NDArray[np.int64]
 _Prices = npt.NDArray[np.float64] | None
+_Eligible = tuple[int, float, npt.NDArray[np.intp], bool, bool]
 
 
 class IvfIndex(ApproximateIndex):
@@ -90,7 +91,7 @@ class IvfIndex(ApproximateIndex):
         super().__init__(catalog, recall, exact_below)
         self.storage, self.seed = storage, seed
         self.lists: InvertedLists | None = None
-        self._last_eligible: tuple[_Prices, tuple[int, bool], tuple[int, float, npt.NDArray[np.intp], bool, bool]] | None = None
+        self._last_eligible: tuple[_Prices, tuple[int, bool], _Eligible] | None = None
         if not self.is_approximate:
             return
         self._items = self.exact.items
@@ -199,9 +200,7 @@ class IvfIndex(ApproximateIndex):
         lengths = np.sqrt(np.einsum("ijk,ijk->ij", items, items))
         self._per_length = float(np.median(truth.relevance / np.maximum(lengths, np.finfo(np.float32).tiny)))
 
-    def _eligible(
-        self, prices: npt.NDArray[np.float64] | None, k: int, any_serves: bool = False
-    ) -> tuple[int, float, npt.NDArray[np.intp], bool, bool]:
+    def _eligible(self, prices: npt.NDArray[np.float64] | None, k: int, any_serves: bool = False) -> _Eligible:
         """Return min(k, eligible items), the reference price, the open groups if any is masked, and two conditions.
 
         If any price serves as reference (``any_serves``) and no group is masked, it is the lowest price.
@@ -251,12 +250,13 @@ class IvfIndex(ApproximateIndex):
                 wanted = math.ceil(max(kept, k * priced.depth) / priced.open_share)
                 fetch = max(kept, min(wanted, _MOST_FETCHED))
         best, floor = None, None
-        alone = (lists.longest, self._list_prices.longest, None)
-        if priced is not None:
-            alone = (priced.rows, priced.items, priced.row_bonus)
-        if len(alone[0]):
-            shared = (self.catalog, self._items, self.exact.item_bonus)
-            tile = Tile(*shared, users, prices, reference, k, np.arange(n), None, *alone)
+        if priced is None:
+            apart, copied, copied_bonus = lists.longest, self._list_prices.longest, None
+        else:
+            apart, copied, copied_bonus = priced.rows, priced.items, priced.row_bonus
+        if len(apart):
+            shared = (self.catalog, self._items, self.exact.item_bonus, users, prices, reference, k, np.arange(n))
+            tile = Tile(*shared, None, apart, copied, copied_bonus)
             best = Scan(tile).run(0, tile.size)
             best.sift()
             floor = np.tile(best.cut, len(vectors) // n)[:, None]
@@ -288,7 +288,7 @@ class IvfIndex(ApproximateIndex):
             more, places, found_scores = best.joined()
             near = found_scores >= cut[more]
             owners = np.concatenate([owners, more[near]])
-            rows = np.concatenate([rows, alone[0][places[near]]])
+            rows = np.concatenate([rows, apart[places[near]]])
         if best is not None or len(vectors) > n:  # an item may be in a list and apart, or be found by several interests
             pairs = np.sort(owners * len(self.catalog) + rows)  # many times faster than `unique`
             owners, rows = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], len(self.catalog))

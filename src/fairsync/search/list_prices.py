@@ -24,6 +24,7 @@ from fairsync.search.rounding import same_values
 from fairsync.search.scan import BUNDLE_OF_ONE
 
 Floats: TypeAlias = npt.NDArray[np.float32]
+_Rows: TypeAlias = npt.NDArray[np.signedinteger]
 
 # The items that are scored one by one because of their bonus and length, beside the longest, have this share of all
 # chances if they are between the least and the largest share of the items. It is measured on this many items.
@@ -48,8 +49,8 @@ class ListBonuses:
     bonus : numpy.ndarray
         (L,) the bonus of each list: that of its group, or that of its mean chance, over open items not in ``rows``.
     rows, items, row_bonus : numpy.ndarray
-        The rows of the items to score one by one, the longest among them, a copy of their embeddings, and their bonuses
-        with zeros to fill the last bundle of a scan.
+        The rows of the items to score one by one, the longest first, a copy of their embeddings, and their bonuses with
+        zeros to fill the last bundle of a scan.
     open_share : float
         The share of the items that is not masked.
     depth : float
@@ -109,10 +110,12 @@ class ListPrices:
         lengths = np.sqrt(np.einsum("ij,ij->i", items, items))
         self._samples = tuple((lists.groups[rows].astype(np.intp), lengths[rows]) for rows in (measured, drawn))
         # Rows and lengths of listed items, by group; where each group begins, and the length of its longest item.
-        kind = np.int32 if len(items) < np.iinfo(np.int32).max else np.int64  # half the memory to read
-        self._by_group = listed[np.argsort(lists.groups[listed], kind="stable")].astype(kind)
-        self._lengths = lengths[self._by_group]
-        self._starts = np.searchsorted(lists.groups[self._by_group], np.arange(n_groups + 1)).astype(kind)
+        # 32 bits are half the memory to read.
+        kind: type[np.signedinteger] = np.int32 if len(items) < np.iinfo(np.int32).max else np.int64
+        by_group = listed[np.argsort(lists.groups[listed], kind="stable")]
+        self._by_group: _Rows = by_group.astype(kind)
+        self._lengths = lengths[by_group]
+        self._starts: _Rows = np.searchsorted(lists.groups[by_group], np.arange(n_groups + 1)).astype(kind)
         self._group_lengths = np.full(n_groups, -np.inf, dtype=np.float32)
         np.maximum.at(self._group_lengths, lists.groups[listed], lengths[listed])
         self._longest_groups = lists.groups[lists.longest].astype(np.intp)
@@ -148,7 +151,8 @@ class ListPrices:
         rows, high = self._above(limit, bonus, per_length)
         longest = self._lists.longest
         rows = np.concatenate([longest, rows.astype(np.int64)])
-        row_bonus = np.concatenate([bonus.take(self._longest_groups, mode="clip"), high, np.zeros(BUNDLE_OF_ONE, dtype=np.float32)])
+        filler = np.zeros(BUNDLE_OF_ONE, dtype=np.float32)
+        row_bonus = np.concatenate([bonus.take(self._longest_groups, mode="clip"), high, filler])
         items = np.empty((len(rows), self._items.shape[1]), dtype=np.float32)
         items[: len(longest)] = self.longest
         np.take(self._items, rows[len(longest) :], axis=0, out=items[len(longest) :], mode="clip")
@@ -158,9 +162,7 @@ class ListPrices:
         depth = left * min(_DEEPER * math.sqrt(depth), _DEEPEST)
         return ListBonuses(by_list, rows, items, row_bonus, share, depth)
 
-    def _above(
-        self, limit: np.float32, bonus: Floats, per_length: np.float32
-    ) -> tuple[npt.NDArray[np.signedinteger], Floats]:
+    def _above(self, limit: np.float32, bonus: Floats, per_length: np.float32) -> tuple[_Rows, Floats]:
         """Return the listed items whose bonus and length together are above the limit, and their bonuses."""
         highest = self._group_lengths * per_length
         highest += bonus
@@ -175,10 +177,11 @@ class ListPrices:
 
 def _limit(values: Floats, scale: np.float32) -> tuple[np.float32, float]:
     """Return the value above which items are scored one by one, and the share of chances below, given some items."""
-    falling, least = -np.sort(-values), math.ceil(_LEAST_APART * len(values))
+    falling, last = -np.sort(-values), len(values) - 1
     chance = np.exp((falling - falling[0]) * scale) if falling[0] > -np.inf else np.ones_like(falling)
     reached = np.cumsum(chance) / chance.sum()
-    place = min(max(int(np.searchsorted(reached, _APART_CHANCES)), least), math.ceil(_MOST_APART * len(values)))
+    enough = int(np.searchsorted(reached, _APART_CHANCES))
+    place = min(max(enough, math.ceil(_LEAST_APART * last)), math.ceil(_MOST_APART * last))
     return falling[place], 1 - float(reached[place])
 
 

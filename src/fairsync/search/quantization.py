@@ -63,7 +63,7 @@ class QuantizedItems:
         self._centres.add(centres)
         count, metric = len(centres), faiss.METRIC_INNER_PRODUCT
         listed = np.flatnonzero(lists.list_of >= 0)
-        some = listed[_longest(items[listed] if len(lists.longest) else items)]
+        some = _longest(items, listed)
         sample = items[some] @ self._rotation
         if storage in ("2-bit", "4-bit"):
             index = faiss.IndexIVFPQ(self._centres, wide, count, wide // 2 if storage == "2-bit" else wide, 4, metric)
@@ -120,12 +120,12 @@ class QuantizedItems:
         return np.where(names < 0, -1, names & ((1 << self._row_bits) - 1)), names >> self._row_bits, found
 
 
-def _longest(items: Floats) -> npt.NDArray[np.int64]:
-    """Return the rows of the longest items, enough to train codes on."""
-    n = len(items)
+def _longest(items: Floats, listed: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the rows of the longest listed items, enough to train codes on."""
+    n = len(listed)
     count = min(n, max(_FEWEST, min(_MOST, int(_LONGEST_SHARE * n))))
-    lengths = np.einsum("ij,ij->i", items, items)
+    lengths = np.einsum("ij,ij->i", items, items)[listed]
     if count < n:
-        return np.sort(np.argpartition(lengths, n - count)[n - count :])
+        return listed[np.sort(np.argpartition(lengths, n - count)[n - count :])]
     # faiss refuses to train 16 values on fewer items: with fewer, items are repeated in the sample.
-    return np.arange(max(n, 16)) % n
+    return listed[np.arange(max(n, 16)) % n]

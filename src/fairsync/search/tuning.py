@@ -169,7 +169,7 @@ def tune_probing(
     return replace(trial, floor_slacks=floor_slacks, fetches=tuple(fetches), tail=_tail(best))
 
 
-def _upper(values: npt.NDArray[np.generic], share: float) -> float:
+def _upper(values: npt.NDArray[np.floating | np.integer], share: float) -> float:
     """Return the value that this share of them does not exceed; 0 if there are none."""
     return float(np.quantile(values, share, method="higher")) if len(values) else 0.0
 
