@@ -27,7 +27,7 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 _Rows: TypeAlias = npt.NDArray[np.signedinteger]
 
 # The share of the items that is scored one by one because of their bonus and length, beside the longest. It is measured
-# on this many items. With 0.3 %, new prices take a third less time, but under steep prices a third of the best is lost.
+# on this many items. With half of it, new prices take less time, but recall under steep prices is far lower.
 _APART_SHARE, _MEASURED = 0.01, 1 << 13
 # What is known of a list's bonuses is known from this many of its items, or from fewer where that is enough. It saves a
 # look at every item when prices change.
