@@ -15,14 +15,20 @@ MIXED = -1
 """Stands for the group of a list that holds several."""
 
 _ITEMS_PER_LIST = 256
-# Lists that mix groups are longer: their price says less about an item, so that more of them are read, and reading one
-# costs as much beyond its length as a few hundred items.
-_ITEMS_PER_MIXED_LIST = 1024
+# Lists that mix groups hold items of similar length, since a long item is far more likely to be among the best: the
+# longest items up to each of these shares, and the rest. Lists of shorter items are longer: they are seldom read, and
+# each list costs something beyond its length.
+_LENGTH_SHARES, _ITEMS_PER_MIXED_LIST = (0.05, 0.3), (256, 512, 1024)
 # A group with fewer items than this is small. Lists mix groups if there are more small groups than n divided by this.
 _SMALL = 64
 _LISTS_PER_PART = 96
-# The share of the items that is rare: in lists of their own, where lists mix groups.
-_RARE_SHARE = 0.25
+# Lists that mix groups hold items of similar rarity, in classes that divide the items at these shares.
+_RARE_SHARES = (0.1, 0.25, 0.5)
+# The share of the items that is in no list where lists mix groups: the longest, which are among the best of most
+# requests, and which codes describe worst.
+_LONGEST_SHARE = 0.005
+# If those are less than this many times as long as most items, lengths decide nothing.
+_LEAST_RATIO = 1.2
 # k-means converges in a few rounds on a sample; its error is measured when the index is tuned.
 _ROUNDS, _SAMPLE_PER_LIST = 8, 64
 _BLOCK = 1 << 15
@@ -48,7 +54,9 @@ class InvertedLists:
     sizes : numpy.ndarray
         (L,) the number of items of each list.
     list_of, groups : numpy.ndarray
-        (n,) the list and the group of each item.
+        (n,) the list and the group of each item. The list is -1 for the ``longest`` items.
+    longest : numpy.ndarray
+        The rows of items that are in no list, because each of them is scored for every request.
     directions : numpy.ndarray
         (d, d) one direction per column, in order of the spread of items around their centres as requests see it. The
         squared products of a vector with them add up to the squared spread along it.
@@ -62,6 +70,7 @@ class InvertedLists:
     sizes: npt.NDArray[np.int64]
     list_of: npt.NDArray[np.int32]
     groups: npt.NDArray[np.integer]
+    longest: npt.NDArray[np.int64]
     directions: Floats
     widths: Floats
 
@@ -100,19 +109,20 @@ class InvertedLists:
         """
         weights = np.eye(items.shape[1], dtype=np.float32) if requests is None else stretch(requests)
         made: list[int] = []
-        list_of = np.empty(len(items), dtype=np.int32)
-        for group, rows in _parts(items, group_of, weights, seed, rarity):
-            wanted = max(1, round(len(rows) / (_ITEMS_PER_MIXED_LIST if group == MIXED else _ITEMS_PER_LIST)))
+        list_of = np.full(len(items), -1, dtype=np.int32)
+        for group, rows, per_list in _parts(items, group_of, weights, seed, rarity):
+            wanted = max(1, round(len(rows) / per_list))
             # A centre without items makes no list.
             used, nearest = np.unique(_split(items[rows] @ weights, wanted, seed), return_inverse=True)
             list_of[rows] = nearest + len(made)
             made += [group] * len(used)
-        sizes = np.bincount(list_of)
-        by_list = np.argsort(list_of, kind="stable")
+        listed, longest = np.flatnonzero(list_of >= 0), np.flatnonzero(list_of < 0)
+        sizes = np.bincount(list_of[listed])
+        by_list = np.argsort(list_of, kind="stable")[len(longest) :]
         sums = np.add.reduceat(items[by_list], np.cumsum(sizes) - sizes, axis=0)
         centres: Floats = (sums / sizes[:, None]).astype(np.float32)
-        directions, widths = _spreads(items, centres, list_of, sizes, weights)
-        return cls(centres, np.array(made, dtype=np.int32), sizes, list_of, group_of, directions, widths)
+        directions, widths = _spreads(items, listed, centres, list_of, sizes, weights)
+        return cls(centres, np.array(made, dtype=np.int32), sizes, list_of, group_of, longest, directions, widths)
 
     def along(self, vectors: Floats) -> tuple[Floats, Floats]:
         """Return the spread of items along each vector, on average and in each list, for scores within ±1.
@@ -162,24 +172,38 @@ def _parts(
     weights: Floats,
     seed: int,
     rarity: npt.NDArray[np.float64] | None,
-) -> list[tuple[int, npt.NDArray[np.int64]]]:
-    """Return the parts of the catalog to split into lists: the group, and the rows."""
+) -> list[tuple[int, npt.NDArray[np.int64], int]]:
+    """Return the parts of the catalog to split into lists: the group, the rows, and the items per list.
+
+    Where lists mix groups, the longest items are in no part.
+    """
     sizes = np.bincount(group_of)
     if np.count_nonzero((sizes > 0) & (sizes < _SMALL)) * _SMALL <= len(items):
         by_group = np.argsort(group_of, kind="stable")
         rows = np.split(by_group, np.flatnonzero(np.diff(group_of[by_group])) + 1)
-        return [(int(group_of[some[0]]), some) for some in rows]
+        return [(int(group_of[some[0]]), some, _ITEMS_PER_LIST) for some in rows]
     # k-means on a large catalog as a whole would take minutes: its parts are made first.
-    count = max(1, round(len(items) / _ITEMS_PER_MIXED_LIST / _LISTS_PER_PART))
+    count = max(1, round(len(items) / _ITEMS_PER_MIXED_LIST[-1] / _LISTS_PER_PART))
     means = _means(items.shape[1], count, seed)
-    some = np.random.default_rng(seed).choice(len(items), min(len(items), count * _SAMPLE_PER_LIST), replace=False)
-    means.train(items[some] @ weights)
+    drawn = np.random.default_rng(seed).choice(len(items), min(len(items), count * _SAMPLE_PER_LIST), replace=False)
+    means.train(items[drawn] @ weights)
     blocks = [slice(at, at + _BLOCK) for at in range(0, len(items), _BLOCK)]
     part_of = np.concatenate([means.assign(items[block] @ weights)[1] for block in blocks])
     if rarity is not None:
         of_item = rarity[group_of]
-        part_of = 2 * part_of + (of_item > np.quantile(of_item, 1 - _RARE_SHARE))
-    return [(MIXED, np.flatnonzero(part_of == part)) for part in np.unique(part_of)]
+        limits = np.quantile(of_item, 1 - np.array(_RARE_SHARES))
+        part_of = (len(limits) + 1) * part_of + (of_item[:, None] > limits).sum(axis=1)
+    lengths = np.einsum("ij,ij->i", items, items)
+    limits = np.quantile(lengths, 1 - np.array([_LONGEST_SHARE, *_LENGTH_SHARES]))
+    if limits[0] < _LEAST_RATIO**2 * np.median(lengths):
+        limits[:] = np.inf
+    band = (lengths[:, None] <= limits).sum(axis=1)  # 0 for the longest items, which are in no list
+    return [
+        (MIXED, some, per_list)
+        for at, per_list in enumerate(_ITEMS_PER_MIXED_LIST, start=1)
+        for part in np.unique(part_of)
+        if len(some := np.flatnonzero((part_of == part) & (band == at)))
+    ]
 
 
 def _means(dim: int, count: int, seed: int) -> Any:
@@ -201,15 +225,20 @@ def _split(items: Floats, wanted: int, seed: int) -> npt.NDArray[np.int64]:
 
 
 def _spreads(
-    items: Floats, centres: Floats, list_of: npt.NDArray[np.int32], sizes: npt.NDArray[np.int64], weights: Floats
+    items: Floats,
+    listed: npt.NDArray[np.int64],
+    centres: Floats,
+    list_of: npt.NDArray[np.int32],
+    sizes: npt.NDArray[np.int64],
+    weights: Floats,
 ) -> tuple[Floats, Floats]:
     """Return the directions and widths of `InvertedLists`."""
-    dim, blocks = items.shape[1], [slice(start, start + _BLOCK) for start in range(0, len(items), _BLOCK)]
+    dim, blocks = items.shape[1], [listed[start : start + _BLOCK] for start in range(0, len(listed), _BLOCK)]
     total = np.zeros((dim, dim))
     for block in blocks:
         off = (items[block] - centres[list_of[block]]) @ weights
         total += off.T @ off
-    squares, axes = np.linalg.eigh(total / len(items))
+    squares, axes = np.linalg.eigh(total / len(listed))
     squares, axes = np.maximum(squares[::-1], 0), axes[:, ::-1]
     turned = (weights @ axes).astype(np.float32)
     first = min(_DIRECTIONS, dim)

@@ -25,14 +25,14 @@ _FEW = 1 << 11
 _USERS_AT_ONCE, _LESS_IF_FEW = 256, 16
 # If the catalog is less than this many times as long as the answer, nearly every list would be read.
 _DEEP = 8
-# Where lists mix groups, the number of items to fetch is k times the root of a depth (see `list_prices`), times this,
-# but never more than this.
-_DEEPER, _MOST_FETCHED = 6.0, 1 << 13
+# The largest number of items to fetch where lists mix groups.
+_MOST_FETCHED = 1 << 13
 # Eligible items come in clusters: a few more than their share.
 _RESERVE = 1.25
 
 _Rows = npt.NDArray[np.int64]
 _Prices = npt.NDArray[np.float64] | None
+_Eligible = tuple[int, float, npt.NDArray[np.intp], bool, bool]
 
 
 class IvfIndex(ApproximateIndex):
@@ -91,14 +91,14 @@ class IvfIndex(ApproximateIndex):
         super().__init__(catalog, recall, exact_below)
         self.storage, self.seed = storage, seed
         self.lists: InvertedLists | None = None
-        self._last_eligible: tuple[_Prices, int, tuple[int, float, npt.NDArray[np.intp], bool, bool]] | None = None
+        self._last_eligible: tuple[_Prices, tuple[int, bool], _Eligible] | None = None
         if not self.is_approximate:
             return
         self._items = self.exact.items
         requests = synthetic_requests(catalog, seed)
         lists = InvertedLists.of(self._items.values, catalog.group_of, requests, seed, catalog.rarity)
         self._codes = QuantizedItems(self._items.values, lists, storage, seed)
-        self._list_prices = ListPrices(lists, self._items.values, self.exact.group_rows, seed)
+        self._list_prices = ListPrices(lists, self._items.values, catalog.n_groups, seed)
         self.lists = lists
         # Requests need not be like the means of items.
         self.tune(np.vstack([requests, synthetic_requests(catalog, seed + 1, signed=True)]))
@@ -114,14 +114,15 @@ class IvfIndex(ApproximateIndex):
         prices = self.exact.recent_prices.of(prices)
         if eligible is not None:
             return self._search_eligible(users, prices, k, eligible)
-        goal, reference, open_, few, sparse = self._eligible(prices, k)
+        vectors = np.asarray(users, dtype=np.float64)
+        real: npt.NDArray[np.bool_] = np.asarray(vectors.any(axis=(1, 2)))
+        any_serves = self.lists is not None and bool(any_reference_serves(self._items, vectors[real], prices).all())
+        goal, reference, open_, few, sparse = self._eligible(prices, k, any_serves)
         if goal == 0:
             return Hits.empty(len(users), k)
         if self.lists is None or goal > min(DEPTHS[-1], len(self.catalog) // _DEEP) or (sparse and not few):
             return self.exact.search(users, prices, k)
-        vectors = np.asarray(users, dtype=np.float64)
         hits = Hits.empty(len(vectors), k)
-        real: npt.NDArray[np.bool_] = np.asarray(vectors.any(axis=(1, 2)))
         step = _USERS_AT_ONCE // (_LESS_IF_FEW if few else 1)
         for start in range(0, len(vectors), step):
             who = start + np.flatnonzero(real[start : start + step])
@@ -195,28 +196,33 @@ class IvfIndex(ApproximateIndex):
         best = np.ldexp(truth.relevance, -queries.exponent)
         self.tuning: Tuning = tune_probing(self.lists, self._codes, queries.columns.T, truth.rows, best, self.recall)
         self._tail = math.ldexp(self.tuning.tail, queries.exponent)  # users of another length have another unit
+        items = self._items.values[truth.rows]
+        lengths = np.sqrt(np.einsum("ijk,ijk->ij", items, items))
+        self._per_length = float(np.median(truth.relevance / np.maximum(lengths, np.finfo(np.float32).tiny)))
 
-    def _eligible(
-        self, prices: npt.NDArray[np.float64] | None, k: int
-    ) -> tuple[int, float, npt.NDArray[np.intp], bool, bool]:
+    def _eligible(self, prices: npt.NDArray[np.float64] | None, k: int, any_serves: bool = False) -> _Eligible:
         """Return min(k, eligible items), the reference price, the open groups if any is masked, and two conditions.
+
+        If any price serves as reference (``any_serves``) and no group is masked, it is the lowest price.
 
         They are whether eligible items are few, and whether lists that mix groups hold so few open items (``sparse``)
         that the mean chance of these is not known well. Many requests come between two price changes: the last result
         is cached.
         """
         last = self._last_eligible
-        if last is None or last[0] is not prices or last[1] != k:
+        if last is None or last[0] is not prices or last[1] != (k, any_serves):
             goal, reference = min(k, len(self.catalog)), 0.0
             open_, few, sparse = np.arange(0), len(self.catalog) <= _FEW, False
-            if prices is not None:
+            if prices is not None and any_serves and price_range(prices)[1] < np.inf:
+                reference = price_range(prices)[0]
+            elif prices is not None:
                 goal, reference = reference_price(self.catalog.group_sizes, prices, k)
             if few or (prices is not None and price_range(prices)[1] == np.inf):
                 open_ = np.arange(self.catalog.n_groups) if prices is None else np.flatnonzero(prices < np.inf)
                 items = int(self.catalog.group_sizes[open_].sum())
                 few = items <= _FEW
                 sparse = self.lists is not None and self._list_prices.is_mixed and items * _DEEP < len(self.catalog)
-            self._last_eligible = last = (prices, k, (goal, reference, open_, few, sparse))
+            self._last_eligible = last = (prices, (k, any_serves), (goal, reference, open_, few, sparse))
         return last[2]
 
     def _nominate(
@@ -237,24 +243,28 @@ class IvfIndex(ApproximateIndex):
         scores = vectors @ lists.centres.T
         priced = None
         if queries.bonus is not None:
-            priced = self._list_prices.of(queries.bonus, math.ldexp(self._tail, -queries.exponent))
+            tail, per_length = (math.ldexp(value, -queries.exponent) for value in (self._tail, self._per_length))
+            priced = self._list_prices.of(queries.bonus, tail, per_length)
             scores += priced.bonus
             if self._list_prices.is_mixed:
-                wanted = math.ceil(max(kept, _DEEPER * k * math.sqrt(priced.depth)) / priced.open_share)
+                wanted = math.ceil(max(kept, k * priced.depth) / priced.open_share)
                 fetch = max(kept, min(wanted, _MOST_FETCHED))
         best, floor = None, None
-        if priced is not None and len(priced.rows):
-            shared = (self.catalog, self._items, self.exact.item_bonus)
-            copied = (priced.rows, priced.items, priced.row_bonus)
-            tile = Tile(*shared, users, prices, reference, k, np.arange(n), None, *copied)
+        if priced is None:
+            apart, copied, copied_bonus = lists.longest, self._list_prices.longest, None
+        else:
+            apart, copied, copied_bonus = priced.rows, priced.items, priced.row_bonus
+        if len(apart):
+            shared = (self.catalog, self._items, self.exact.item_bonus, users, prices, reference, k, np.arange(n))
+            tile = Tile(*shared, None, apart, copied, copied_bonus)
             best = Scan(tile).run(0, tile.size)
             best.sift()
             floor = np.tile(best.cut, len(vectors) // n)[:, None]
         chosen = self.tuning.choose(lists, vectors, scores, k, floor)
         rows, groups, found = self._codes.search(vectors, chosen, scores, fetch)
         bonus = None
-        if priced is not None:
-            bonus = priced.rest.take(groups, mode="clip")
+        if priced is not None and queries.bonus is not None:
+            bonus = queries.bonus.take(groups, mode="clip")
             if fetch > kept:
                 with np.errstate(invalid="ignore"):  # where nothing was found
                     found += bonus - priced.bonus.take(lists.list_of.take(rows, mode="clip"))
@@ -274,13 +284,14 @@ class IvfIndex(ApproximateIndex):
         # About a quarter of the items may be among the best k by their float32 scores.
         near = (values >= np.tile(cut, len(rows) // n)[:, None]) & (values > -np.inf)
         owners, rows = np.broadcast_to((np.arange(len(rows)) % n)[:, None], rows.shape)[near], rows[near]
-        if len(vectors) > n:  # several interests may have found the same item
-            owners, rows = np.divmod(np.unique(owners * len(self.catalog) + rows), len(self.catalog))
-        if best is not None and priced is not None:
+        if best is not None:
             more, places, found_scores = best.joined()
             near = found_scores >= cut[more]
             owners = np.concatenate([owners, more[near]])
-            rows = np.concatenate([rows, priced.rows[places[near]]])
+            rows = np.concatenate([rows, apart[places[near]]])
+        if best is not None or len(vectors) > n:  # an item may be in a list and apart, or be found by several interests
+            pairs = np.sort(owners * len(self.catalog) + rows)  # many times faster than `unique`
+            owners, rows = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], len(self.catalog))
         return owners, rows
 
     def _all_of(self, groups: npt.NDArray[np.intp], n: int) -> tuple[_Rows, _Rows]:

@@ -62,7 +62,8 @@ class QuantizedItems:
         self._centres = faiss.IndexFlatIP(wide)
         self._centres.add(centres)
         count, metric = len(centres), faiss.METRIC_INNER_PRODUCT
-        some = _longest(items)
+        listed = np.flatnonzero(lists.list_of >= 0)
+        some = _longest(items, listed)
         sample = items[some] @ self._rotation
         if storage in ("2-bit", "4-bit"):
             index = faiss.IndexIVFPQ(self._centres, wide, count, wide // 2 if storage == "2-bit" else wide, 4, metric)
@@ -76,12 +77,12 @@ class QuantizedItems:
             index.train_encoder(len(some), faiss.swig_ptr(sample), faiss.swig_ptr(at))
         index.is_trained = True
         self._row_bits = n.bit_length()
-        for start in range(0, n, _BLOCK):
-            turned = items[start : start + _BLOCK] @ self._rotation
-            at = lists.list_of[start : start + _BLOCK].astype(np.int64)
+        for start in range(0, len(listed), _BLOCK):
+            rows = listed[start : start + _BLOCK]
+            turned = items[rows] @ self._rotation
+            at = lists.list_of[rows].astype(np.int64)
             # The name holds the group beside the row: a lookup for each item found would be a random memory access.
-            groups = lists.groups[start : start + _BLOCK].astype(np.int64)
-            names = np.arange(start, start + len(turned)) | groups << self._row_bits
+            names = rows | lists.groups[rows].astype(np.int64) << self._row_bits
             index.add_core(len(turned), faiss.swig_ptr(turned), faiss.swig_ptr(names), faiss.swig_ptr(at))
         # The same codes in a layout that is read 32 items at a time (SIMD).
         self._index = faiss.IndexIVFPQFastScan(index) if storage in ("2-bit", "4-bit") else index
@@ -119,12 +120,12 @@ class QuantizedItems:
         return np.where(names < 0, -1, names & ((1 << self._row_bits) - 1)), names >> self._row_bits, found
 
 
-def _longest(items: Floats) -> npt.NDArray[np.int64]:
-    """Return the rows of the longest items, enough to train codes on."""
-    n = len(items)
+def _longest(items: Floats, listed: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the rows of the longest listed items, enough to train codes on."""
+    n = len(listed)
     count = min(n, max(_FEWEST, min(_MOST, int(_LONGEST_SHARE * n))))
-    lengths = np.einsum("ij,ij->i", items, items)
+    lengths = np.einsum("ij,ij->i", items, items)[listed]
     if count < n:
-        return np.sort(np.argpartition(lengths, n - count)[n - count :])
+        return listed[np.sort(np.argpartition(lengths, n - count)[n - count :])]
     # faiss refuses to train 16 values on fewer items: with fewer, items are repeated in the sample.
-    return np.arange(max(n, 16)) % n
+    return listed[np.arange(max(n, 16)) % n]

@@ -133,6 +133,8 @@ def tune_probing(
         The share of the truth to find.
     """
     n, share = len(truth), 1 - _LISTS_SHARE * (1 - recall)
+    # Items in no list are found in any case. They do not count, since prices may leave few of them among the best.
+    listed = lists.list_of[truth] >= 0
     scores = vectors @ lists.centres.T
     along, reach = lists.along(vectors)
     held_by = np.tile(lists.list_of[truth], (len(vectors) // n, 1))
@@ -142,7 +144,7 @@ def tune_probing(
         # How far below the mark the list of each wanted item is; any of the interests may read it.
         wanted = np.take_along_axis(estimate, held_by, axis=1)
         below = [((_mark(estimate, k) - wanted) / along).reshape(-1, *truth.shape).min(axis=0)[:, :k] for k in DEPTHS]
-        slacks = tuple(float(np.quantile(gap, share, method="higher")) for gap in below)
+        slacks = tuple(_upper(gap[listed[:, : gap.shape[1]]], share) for gap in below)
         trial = Tuning(eagerness, slacks, slacks, (0,) * len(DEPTHS))
         items_read = int((trial.choose(lists, vectors, scores, DEPTHS[_DECIDES]) @ lists.sizes).sum())
         if found is None or items_read < found[0]:
@@ -154,17 +156,22 @@ def tune_probing(
     under = [
         ((s - wanted) / along).reshape(-1, *truth.shape).min(axis=0)[:, :k] for s, k in zip(last, depths, strict=True)
     ]
-    floor_slacks = tuple(float(np.quantile(gap, share, method="higher")) for gap in under)
+    floor_slacks = tuple(_upper(gap[listed[:, : gap.shape[1]]], share) for gap in under)
     # One search serves all depths: the more lists are read, the further down an item is found.
     chosen = np.any([trial.choose(lists, vectors, scores, k) for k in DEPTHS], axis=0)
     rows, _, _ = codes.search(vectors, chosen, scores, _MOST_FETCHED)
     place = np.min([_places(part, truth) for part in rows.reshape(-1, n, rows.shape[1])], axis=0)
     codes_share = 1 - _CODES_SHARE * (1 - recall)
     fetches = [
-        max(k, int(np.quantile(place[:, :k][read], codes_share, method="higher")) + 1)
+        max(k, int(_upper(place[:, :k][read & listed[:, :k]], codes_share)) + 1)
         for k, read in zip(DEPTHS, is_read, strict=True)
     ]
     return replace(trial, floor_slacks=floor_slacks, fetches=tuple(fetches), tail=_tail(best))
+
+
+def _upper(values: npt.NDArray[np.floating | np.integer], share: float) -> float:
+    """Return the value that this share of them does not exceed; 0 if there are none."""
+    return float(np.quantile(values, share, method="higher")) if len(values) else 0.0
 
 
 def _tail(best: npt.NDArray[np.floating]) -> float:
