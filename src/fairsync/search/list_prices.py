@@ -26,9 +26,12 @@ from fairsync.search.scan import BUNDLE_OF_ONE
 Floats: TypeAlias = npt.NDArray[np.float32]
 _Rows: TypeAlias = npt.NDArray[np.signedinteger]
 
-# The share of the items that is scored one by one because of their bonus and length, beside the longest. It is measured
-# on this many items. With half of it, new prices take less time, but recall under steep prices is far lower.
-_APART_SHARE, _MEASURED = 0.01, 1 << 13
+# The share of the items that is scored one by one because of their bonus and length, beside the longest. With half of
+# it, new prices take less time, but recall under steep prices is far lower. Where all items are about as long, as in a
+# catalog of unit vectors, the bonus alone tells less, and more items are scored.
+_APART_SHARE, _APART_SHARE_BY_BONUS = 0.01, 0.02
+# It is measured on this many items.
+_MEASURED = 1 << 13
 # What is known of a list's bonuses is known from this many of its items, or from fewer where that is enough. It saves a
 # look at every item when prices change.
 _SAMPLE, _FEWER = 16, 4
@@ -147,7 +150,8 @@ class ListPrices:
         measured, sampled = (
             (bonus.take(groups, mode="clip"), lengths * per_length) for groups, lengths in self._samples
         )
-        limit, left = _limit(measured[0] + measured[1], np.float32(1 / tail))
+        share = _APART_SHARE if len(self.longest) else _APART_SHARE_BY_BONUS
+        limit, left = _limit(measured[0] + measured[1], share, np.float32(1 / tail))
         rows, high = self._above(limit, bonus, per_length)
         longest = self._lists.longest
         rows = np.concatenate([longest, rows.astype(np.int64)])
@@ -156,11 +160,11 @@ class ListPrices:
         items = np.empty((len(rows), self._items.shape[1]), dtype=np.float32)
         items[: len(longest)] = self.longest
         np.take(self._items, rows[len(longest) :], axis=0, out=items[len(longest) :], mode="clip")
-        share = float(np.count_nonzero(sampled[0] > -np.inf) / sampled[0].size)
+        open_share = float(np.count_nonzero(sampled[0] > -np.inf) / sampled[0].size)
         sampled[0][sampled[0] + sampled[1] > limit] = -np.inf
         by_list, depth = _chances(sampled[0], np.float32(1 / tail))
         depth = max(left, _LEAST_LEFT) * min(_DEEPER * math.sqrt(depth), _DEEPEST)
-        return ListBonuses(by_list, rows, items, row_bonus, share, depth)
+        return ListBonuses(by_list, rows, items, row_bonus, open_share, depth)
 
     def _above(self, limit: np.float32, bonus: Floats, per_length: np.float32) -> tuple[_Rows, Floats]:
         """Return the listed items whose bonus and length together are above the limit, and their bonuses."""
@@ -175,11 +179,11 @@ class ListPrices:
         return self._by_group.take(places[above], mode="clip"), high[above]
 
 
-def _limit(values: Floats, scale: np.float32) -> tuple[np.float32, float]:
-    """Return the value above which items are scored one by one, and the share of chances below, given some items."""
+def _limit(values: Floats, share: float, scale: np.float32) -> tuple[np.float32, float]:
+    """Return the value that a share of the items exceeds, and the share of chances below, given some items."""
     falling = -np.sort(-values)
     chance = np.exp((falling - falling[0]) * scale) if falling[0] > -np.inf else np.ones_like(falling)
-    place = math.ceil(_APART_SHARE * (len(values) - 1))
+    place = math.ceil(share * (len(values) - 1))
     return falling[place], float(chance[place:].sum() / chance.sum())
 
 
