@@ -6,12 +6,14 @@ deviations of the relevance (3 % of its range for one user), and one in a hundre
 take turns.
 
 Prices are given as the loop gives them, in arrays that are not writeable. New prices are drawn independently of those
-before, and every contender has its own, so that none profits from what another has computed.
+before, and every contender has its own, so that none profits from what another has computed. Those of a policy are the
+latest of a run, one after another.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import faiss
@@ -75,7 +77,9 @@ class AtomContest:
         retriever.retrieve(data.users[REQUESTS:])
         assert retriever.terms.membership is not None
         self.membership = retriever.terms.membership
-        self.policy = used[-1]
+        # The latest prices, one after another, each once: the guard searches under the same ones again.
+        changed = [now for before, now in pairwise(used) if not np.array_equal(before, now)]
+        self.policy = changed[-8:]
         self.users = data.users[:REQUESTS, None]
         started = time.perf_counter()
         self.ivf = IvfIndex(self.catalog, exact_below=0).tune(data.past_users)
@@ -139,8 +143,8 @@ class AtomContest:
         }
         policy: dict[str, Callable[[int], object]] = {
             **bare,
-            EXACT_POLICY: lambda call: exact.search(users(call), self.policy, K),
-            IVF_POLICY: lambda call: ivf.search(users(call), self.policy, K),
+            EXACT_POLICY: lambda call: exact.search(users(call), self.policy[number(call)], K),
+            IVF_POLICY: lambda call: ivf.search(users(call), self.policy[number(call)], K),
         }
         if batch == 1:
             same[EXACT_FEW] = lambda call: exact.search(users(call), few[call % len(few)], K)
@@ -154,7 +158,7 @@ class AtomContest:
         """Measure all contenders on one thread."""
         recalls = {IVF: self.recall(None)}
         recalls[IVF_PRICED] = recalls[IVF_NEW] = float(np.mean([self.recall(prices) for prices in self.prices[:3]]))
-        recalls[IVF_POLICY] = self.recall(self.policy)
+        recalls[IVF_POLICY] = float(np.mean([self.recall(prices) for prices in self.policy[-3:]]))
         faiss.omp_set_num_threads(1)
         made = []
         with threadpool_limits(1):

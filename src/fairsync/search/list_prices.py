@@ -32,6 +32,8 @@ _Rows: TypeAlias = npt.NDArray[np.signedinteger]
 _APART_SHARE, _APART_SHARE_BY_BONUS = 0.01, 0.02
 # It is measured on this many items.
 _MEASURED = 1 << 13
+# They are chosen again when a bonus has changed by more than this many tails: a policy moves its prices in small steps.
+_SAME_CHOICE = 0.5
 # What is known of a list's bonuses is known from this many of its items, or from fewer where that is enough. It saves a
 # look at every item when prices change.
 _SAMPLE, _FEWER = 16, 4
@@ -66,6 +68,41 @@ class ListBonuses:
     row_bonus: Floats
     open_share: float = 1.0
     depth: float = 1.0
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """The items that were chosen to be scored one by one.
+
+    Attributes
+    ----------
+    bonus, tail, per_length
+        What they were chosen by; see `ListPrices.of`.
+    rows, groups, items : numpy.ndarray
+        Their rows, the longest first, their groups, and a copy of their embeddings.
+    left : float
+        The share of the chances that the others have.
+    sampled : numpy.ndarray
+        (samples, L) which of the items that are known of each list are among them.
+    """
+
+    bonus: Floats
+    tail: float
+    per_length: float
+    rows: npt.NDArray[np.int64]
+    groups: npt.NDArray[np.intp]
+    items: Floats
+    left: float
+    sampled: npt.NDArray[np.bool_]
+
+    def serves(self, bonus: Floats, tail: float, per_length: float) -> bool:
+        """Return whether the same items can be scored one by one under other prices."""
+        if (tail, per_length) != (self.tail, self.per_length):
+            return False
+        with np.errstate(invalid="ignore"):  # a group that is masked in both
+            change = bonus - self.bonus
+        np.abs(change, out=change)
+        return bool(change.max() <= _SAME_CHOICE * tail)
 
 
 class ListPrices:
@@ -103,6 +140,7 @@ class ListPrices:
         # Replaced as a whole, so that searches that run at the same time never see half of a change. Two, because users
         # of very different length have other units.
         self._kept: tuple[tuple[Floats, float, ListBonuses], ...] = ()
+        self._apart: _Apart | None = None
         if not self.is_mixed:
             return
         rng = np.random.default_rng(seed)
@@ -121,7 +159,6 @@ class ListPrices:
         self._starts: _Rows = np.searchsorted(lists.groups[by_group], np.arange(n_groups + 1)).astype(kind)
         self._group_lengths = np.full(n_groups, -np.inf, dtype=np.float32)
         np.maximum.at(self._group_lengths, lists.groups[listed], lengths[listed])
-        self._longest_groups = lists.groups[lists.longest].astype(np.intp)
 
     def of(self, bonus: Floats, tail: float, per_length: float) -> ListBonuses:
         """Return what lists need to know about prices.
@@ -139,44 +176,52 @@ class ListPrices:
         for groups, known, found in kept:
             if known == tail and same_values(groups, bonus):
                 return found
-        found = self._find(bonus, tail, np.float32(per_length))
+        found = self._find(bonus, tail, per_length)
         self._kept = ((bonus, tail, found), *kept[:1])
         return found
 
-    def _find(self, bonus: Floats, tail: float, per_length: np.float32) -> ListBonuses:
+    def _find(self, bonus: Floats, tail: float, per_length: float) -> ListBonuses:
         if not self.is_mixed:
             none = np.empty(0, dtype=np.int64)
             return ListBonuses(bonus[self._lists.group_of], none, self._items[:0], bonus[:0])
-        measured, sampled = (
-            (bonus.take(groups, mode="clip"), lengths * per_length) for groups, lengths in self._samples
-        )
+        apart = self._apart
+        if apart is None or not apart.serves(bonus, tail, per_length):
+            self._apart = apart = self._choose(bonus, tail, per_length)
+        row_bonus = np.zeros(len(apart.rows) + BUNDLE_OF_ONE, dtype=np.float32)
+        np.take(bonus, apart.groups, out=row_bonus[: len(apart.rows)], mode="clip")
+        sampled = bonus.take(self._samples[1][0], mode="clip")
+        open_share = float(np.count_nonzero(sampled > -np.inf) / sampled.size)
+        sampled[apart.sampled] = -np.inf
+        by_list, depth = _chances(sampled, np.float32(1 / tail))
+        depth = max(apart.left, _LEAST_LEFT) * min(_DEEPER * math.sqrt(depth), _DEEPEST)
+        return ListBonuses(by_list, apart.rows, apart.items, row_bonus, open_share, depth)
+
+    def _choose(self, bonus: Floats, tail: float, per_length: float) -> _Apart:
+        """Choose the items that are scored one by one: the longest, and those with much bonus and length."""
+        each = np.float32(per_length)
+        measured, sampled = (bonus.take(groups, mode="clip") + lengths * each for groups, lengths in self._samples)
         share = _APART_SHARE if len(self.longest) else _APART_SHARE_BY_BONUS
-        limit, left = _limit(measured[0] + measured[1], share, np.float32(1 / tail))
-        rows, high = self._above(limit, bonus, per_length)
-        longest = self._lists.longest
-        rows = np.concatenate([longest, rows.astype(np.int64)])
-        filler = np.zeros(BUNDLE_OF_ONE, dtype=np.float32)
-        row_bonus = np.concatenate([bonus.take(self._longest_groups, mode="clip"), high, filler])
+        limit, left = _limit(measured, share, np.float32(1 / tail))
+        longest, above = self._lists.longest, self._above(limit, bonus, each)
+        rows = np.concatenate([longest, above])
         items = np.empty((len(rows), self._items.shape[1]), dtype=np.float32)
         items[: len(longest)] = self.longest
-        np.take(self._items, rows[len(longest) :], axis=0, out=items[len(longest) :], mode="clip")
-        open_share = float(np.count_nonzero(sampled[0] > -np.inf) / sampled[0].size)
-        sampled[0][sampled[0] + sampled[1] > limit] = -np.inf
-        by_list, depth = _chances(sampled[0], np.float32(1 / tail))
-        depth = max(left, _LEAST_LEFT) * min(_DEEPER * math.sqrt(depth), _DEEPEST)
-        return ListBonuses(by_list, rows, items, row_bonus, open_share, depth)
+        np.take(self._items, above, axis=0, out=items[len(longest) :], mode="clip")
+        groups = self._lists.groups.take(rows).astype(np.intp)
+        return _Apart(bonus, tail, per_length, rows, groups, items, left, sampled > limit)
 
-    def _above(self, limit: np.float32, bonus: Floats, per_length: np.float32) -> tuple[_Rows, Floats]:
-        """Return the listed items whose bonus and length together are above the limit, and their bonuses."""
+    def _above(self, limit: np.float32, bonus: Floats, per_length: np.float32) -> npt.NDArray[np.int64]:
+        """Return the rows of listed items whose bonus and length together are above the limit."""
         highest = self._group_lengths * per_length
         highest += bonus
         groups = np.flatnonzero(highest > limit)
         starts = self._starts.take(groups, mode="clip")
         sizes = self._starts.take(groups + 1, mode="clip") - starts
         places = np.arange(int(sizes.sum())) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
-        high = np.repeat(bonus.take(groups, mode="clip"), sizes)
-        above = np.flatnonzero(high + self._lengths.take(places, mode="clip") * per_length > limit)
-        return self._by_group.take(places[above], mode="clip"), high[above]
+        value = np.repeat(bonus.take(groups, mode="clip"), sizes)
+        value += self._lengths.take(places, mode="clip") * per_length
+        rows: npt.NDArray[np.int64] = self._by_group[places[np.flatnonzero(value > limit)]].astype(np.int64)
+        return rows
 
 
 def _limit(values: Floats, share: float, scale: np.float32) -> tuple[np.float32, float]:
