@@ -42,6 +42,22 @@ def test_they_are_kept_in_small_steps_with_their_new_bonuses() -> None:
     assert found.rows is before.rows
     assert found.row_bonus[: len(found.rows)].tolist() == moved[GROUPS[found.rows]].tolist()
     assert (found.bonus != before.bonus).all(), "lists have their new bonuses, too"
+    again = prices.of(moved + np.float32(0.04), TAIL, PER_LENGTH)
+    assert again.bonus is found.bonus, "lists need not know of a small change"
+    assert again.row_bonus[0] == np.float32(found.row_bonus[0] + np.float32(0.04))
+
+
+def test_small_steps_add_up() -> None:
+    prices, fresh = ListPrices(LISTS, ITEMS, 3_000), ListPrices(LISTS, ITEMS, 3_000)
+    bonus, first, changes = BONUS.copy(), prices.of(BONUS, TAIL, PER_LENGTH).rows, 0
+    for _ in range(40):
+        bonus = bonus + np.linspace(0, 0.1, 3_000, dtype=np.float32)
+        found = prices.of(bonus, TAIL, PER_LENGTH).rows
+        changes += found is not first
+        first = found
+    assert 5 <= changes <= 10, "4 tails in steps of at most half a tail"
+    wanted = fresh.of(bonus, TAIL, PER_LENGTH).rows
+    assert len(np.intersect1d(found, wanted)) > 0.8 * len(wanted)
 
 
 @pytest.mark.parametrize("change", ["one bonus", "masked", "no longer masked", "unit"])

@@ -32,8 +32,9 @@ _Rows: TypeAlias = npt.NDArray[np.signedinteger]
 _APART_SHARE, _APART_SHARE_BY_BONUS = 0.01, 0.02
 # It is measured on this many items.
 _MEASURED = 1 << 13
-# They are chosen again when a bonus has changed by more than this many tails: a policy moves its prices in small steps.
-_SAME_CHOICE = 0.5
+# A policy moves its prices in small steps. As long as no bonus has changed by more than this many tails, the bonuses of
+# lists stay as they are, and as long as the changes add up to no more than that, the items that are scored one by one.
+_SAME_LISTS, _SAME_CHOICE = 0.05, 0.5
 # What is known of a list's bonuses is known from this many of its items, or from fewer where that is enough. It saves a
 # look at every item when prices change.
 _SAMPLE, _FEWER = 16, 4
@@ -76,8 +77,6 @@ class _Apart:
 
     Attributes
     ----------
-    bonus, tail, per_length
-        What they were chosen by; see `ListPrices.of`.
     rows, groups, items : numpy.ndarray
         Their rows, the longest first, their groups, and a copy of their embeddings.
     left : float
@@ -86,23 +85,43 @@ class _Apart:
         (samples, L) which of the items that are known of each list are among them.
     """
 
-    bonus: Floats
-    tail: float
-    per_length: float
     rows: npt.NDArray[np.int64]
     groups: npt.NDArray[np.intp]
     items: Floats
     left: float
     sampled: npt.NDArray[np.bool_]
 
-    def serves(self, bonus: Floats, tail: float, per_length: float) -> bool:
-        """Return whether the same items can be scored one by one under other prices."""
-        if (tail, per_length) != (self.tail, self.per_length):
-            return False
-        with np.errstate(invalid="ignore"):  # a group that is masked in both
-            change = bonus - self.bonus
-        np.abs(change, out=change)
-        return bool(change.max() <= _SAME_CHOICE * tail)
+
+@dataclass(frozen=True)
+class _Found:
+    """What was found for prices, and serves for similar ones.
+
+    Attributes
+    ----------
+    bonus, tail, per_length
+        The prices; see `ListPrices.of`.
+    apart : _Apart
+        The items that are scored one by one.
+    drift : float
+        How much a bonus may have changed since these were chosen.
+    by_list, open_share, depth
+        As in `ListBonuses`.
+    """
+
+    bonus: Floats
+    tail: float
+    per_length: float
+    apart: _Apart
+    drift: float
+    by_list: Floats
+    open_share: float
+    depth: float
+
+    def change(self, bonus: Floats) -> float:
+        """Return the largest change of a bonus; NaN or infinity if other groups are masked, or any are."""
+        with np.errstate(invalid="ignore"):
+            difference = bonus - self.bonus
+        return float(np.abs(difference, out=difference).max())
 
 
 class ListPrices:
@@ -140,7 +159,7 @@ class ListPrices:
         # Replaced as a whole, so that searches that run at the same time never see half of a change. Two, because users
         # of very different length have other units.
         self._kept: tuple[tuple[Floats, float, ListBonuses], ...] = ()
-        self._apart: _Apart | None = None
+        self._found: tuple[_Found, ...] = ()
         if not self.is_mixed:
             return
         rng = np.random.default_rng(seed)
@@ -184,17 +203,35 @@ class ListPrices:
         if not self.is_mixed:
             none = np.empty(0, dtype=np.int64)
             return ListBonuses(bonus[self._lists.group_of], none, self._items[:0], bonus[:0])
-        apart = self._apart
-        if apart is None or not apart.serves(bonus, tail, per_length):
-            self._apart = apart = self._choose(bonus, tail, per_length)
+        found = self._similar(bonus, tail, per_length)
+        apart = found.apart
         row_bonus = np.zeros(len(apart.rows) + BUNDLE_OF_ONE, dtype=np.float32)
         np.take(bonus, apart.groups, out=row_bonus[: len(apart.rows)], mode="clip")
+        return ListBonuses(found.by_list, apart.rows, apart.items, row_bonus, found.open_share, found.depth)
+
+    def _similar(self, bonus: Floats, tail: float, per_length: float) -> _Found:
+        """Return what was found for similar prices, or else for these."""
+        others, last = [], None
+        for one in self._found:
+            if (one.tail, one.per_length) == (tail, per_length):
+                last = one
+            else:
+                others.append(one)
+        change = math.inf if last is None else last.change(bonus)
+        if last is not None and change <= _SAME_LISTS * tail:
+            return last
+        if last is not None and last.drift + change <= _SAME_CHOICE * tail:
+            apart, drift = last.apart, last.drift + change
+        else:
+            apart, drift = self._choose(bonus, tail, per_length), 0.0
         sampled = bonus.take(self._samples[1][0], mode="clip")
         open_share = float(np.count_nonzero(sampled > -np.inf) / sampled.size)
         sampled[apart.sampled] = -np.inf
         by_list, depth = _chances(sampled, np.float32(1 / tail))
         depth = max(apart.left, _LEAST_LEFT) * min(_DEEPER * math.sqrt(depth), _DEEPEST)
-        return ListBonuses(by_list, apart.rows, apart.items, row_bonus, open_share, depth)
+        found = _Found(bonus, tail, per_length, apart, drift, by_list, open_share, depth)
+        self._found = (found, *others[:1])
+        return found
 
     def _choose(self, bonus: Floats, tail: float, per_length: float) -> _Apart:
         """Choose the items that are scored one by one: the longest, and those with much bonus and length."""
@@ -208,7 +245,7 @@ class ListPrices:
         items[: len(longest)] = self.longest
         np.take(self._items, above, axis=0, out=items[len(longest) :], mode="clip")
         groups = self._lists.groups.take(rows).astype(np.intp)
-        return _Apart(bonus, tail, per_length, rows, groups, items, left, sampled > limit)
+        return _Apart(rows, groups, items, left, sampled > limit)
 
     def _above(self, limit: np.float32, bonus: Floats, per_length: np.float32) -> npt.NDArray[np.int64]:
         """Return the rows of listed items whose bonus and length together are above the limit."""
