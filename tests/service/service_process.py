@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 K, LABELS = 3, ["books", "toys", "wine"]
-# A campaign that has begun and lasts longer than any test. An hour or a day may end during a test.
-CAMPAIGN = (datetime.now(UTC) - timedelta(hours=1), datetime.now(UTC) + timedelta(days=9))
+# A campaign that has begun, also by a clock that is set to noon, and lasts longer than any test. An hour or a day may
+# end during a test.
+CAMPAIGN = (datetime.now(UTC) - timedelta(days=1), datetime.now(UTC) + timedelta(days=9))
 WINDOW = f'{{every = "campaign", start = {CAMPAIGN[0]}, end = {CAMPAIGN[1]}}}'
 CONFIG = f"""
 promises = [
