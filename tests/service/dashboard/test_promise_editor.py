@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fairsync.schedule import ScheduledPromise, Window
 from fairsync.service.promises.conversion import window_from_record
@@ -23,6 +23,26 @@ def test_a_floor_is_changed_after_a_preview(page: Page, shop: SimulatedShop) -> 
     page.tab.get_by_role("button", name="Save").click()
     page.wait_for(page.figure("Books", "promise"), f"^{floor + 20} a day$")
     assert shop.view("Books").floor == floor + 20
+
+
+def test_it_opens_when_a_service_that_does_not_answer_is_back(page: Page) -> None:
+    asked = []
+
+    def fail_twice(route: Any) -> None:
+        asked.append(route.request.url)
+        if len(asked) == 1:
+            route.abort()
+        elif len(asked) == 2:
+            route.fulfill(status=503, json={"error": "overloaded", "message": "Later.", "hint": ""})
+        else:
+            route.continue_()
+
+    page.tab.route("**/v1/attributes*", fail_twice)
+    page.row("Books").get_by_role("button", name="Edit").click()
+    assert page.tab.locator("#editor [name=label]").input_value() == "Books"
+    assert len(asked) == 3
+    page.tab.get_by_role("button", name="Cancel").click()
+    page.complaints.clear()  # the browser reports both failures
 
 
 def test_an_impossible_floor_is_refused_and_the_largest_possible_one_offered(page: Page, shop: SimulatedShop) -> None:

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { byId, make } from "./dom.js";
 import { labelKey } from "./messages.js";
 
-const DEBOUNCE_MS = 150, MOST_SUGGESTED = 100;
+const DEBOUNCE_MS = 150, RETRY_MS = 1000, MOST_SUGGESTED = 100;
 const EACH = "each"; // one promise for every label
 const root = byId("conditions");
 
@@ -19,10 +19,17 @@ function nameOf(label, labels) {
   return twice && typeof label === "string" ? `${label} (text)` : String(label);
 }
 
-/** Load the attributes. */
+/** Load the attributes; again and again while the service does not answer, which the page says meanwhile. */
 export async function loadAttributes() {
-  attributes = (await api.attributes(null, "", MOST_SUGGESTED)).filter((one) => one.kind === "labels");
-  return attributes;
+  for (;;) {
+    try {
+      attributes = (await api.attributes(null, "", MOST_SUGGESTED)).filter((one) => one.kind === "labels");
+      return attributes;
+    } catch (error) {
+      if (error.status !== 0 && error.status !== 503) throw error;
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    }
+  }
 }
 
 /** Show the conditions of a promise, or one of the first attribute with a given label. */
