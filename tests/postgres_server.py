@@ -152,11 +152,23 @@ class PostgresServer:
             return cursor.fetchall() if cursor.description else []
 
     def _signal_all(self, number: signal.Signals) -> None:
+        """Signal the postmaster and all its children.
+
+        The list of children is reliable only while none of them comes or ends. So the postmaster is the first to stop
+        and the last to continue, and the list is read until it has no new entry: a session that stays suspended may
+        hold a lock that all others wait for.
+        """
         assert self._process is not None
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        for pid in [self._process.pid, *map(int, children)]:
-            with suppress(ProcessLookupError):  # a session that has just ended
-                os.kill(pid, number)
+        children, seen = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children"), set[str]()
+        if number == signal.SIGSTOP:
+            self._process.send_signal(number)
+        while new := set(children.read_text().split()) - seen:
+            for pid in new:
+                with suppress(ProcessLookupError):  # a session that has just ended
+                    os.kill(int(pid), number)
+            seen |= new
+        if number != signal.SIGSTOP:
+            self._process.send_signal(number)
 
     def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run(
