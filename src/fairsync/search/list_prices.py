@@ -140,6 +140,8 @@ class ListPrices:
     ----------
     is_mixed : bool
         Whether lists mix groups. Either all do, or none does.
+    longest : numpy.ndarray
+        A copy of the embeddings of the longest items, which are in no list.
 
     Examples
     --------
