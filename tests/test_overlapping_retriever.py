@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fairsync as fs
+from fairsync.search import ExactIndex
 from overlap_worlds import OverlapWorld, make_overlap_world
 
 WORLDS = int(os.environ.get("FAIRSYNC_OVERLAP_WORLDS", "40"))
@@ -106,3 +107,35 @@ def test_conditions_and_long_exclusions_crash_nothing(kind: str) -> None:
             assert mask[rows].all()
             assert len(set(rows.tolist())) == len(rows) == min(world.terms.k, int(mask.sum()))
         retriever.report()
+
+
+@pytest.mark.parametrize("kind", ["floors", "caps", "covered"])
+def test_undeclared_exclusions_that_leave_what_promises_need_change_nothing(kind: str) -> None:
+    """A request that can show the capacity of each atom, and k items outside all caps, is not limited."""
+    excluding = 0
+    for seed in range(WORLDS // 2):
+        rng = np.random.default_rng(seed)
+        world = make_overlap_world(seed, caps=kind == "caps", covered=kind == "covered")
+        retriever = make_retriever(world, batch_size=int(rng.choice([1, 4, 16])))
+        terms, users = retriever.terms, make_users(world, rng)
+        assert terms.membership is not None
+        assert isinstance(retriever.index, ExactIndex)
+        atoms = retriever.index.catalog.group_of
+        capped = np.zeros(len(terms.floors), dtype=bool) if terms.caps is None else terms.caps < 2**61
+        is_capped = np.array([bool(capped[terms.membership.of_atom(a)].any()) for a in range(terms.n_atoms)])
+        exclude = []
+        for user in users:
+            kept = [
+                row
+                for atom, capacity in enumerate(terms.capacities.tolist())
+                for row in rng.permutation(np.flatnonzero(atoms == atom))[:capacity].tolist()
+                if terms.has_floor[atom]
+            ]
+            free = [row for row in rng.permutation(np.flatnonzero(~is_capped[atoms])).tolist() if row not in kept]
+            kept += free[: max(0, terms.k - np.count_nonzero(~is_capped[atoms[kept]]))]
+            exclude.append(sorted(set(range(len(atoms))) - set(kept)))
+            excluding += len(exclude[-1])
+        found = retriever.retrieve(users, exclude=exclude)
+        assert_kept(world, found.rows)
+        assert retriever.limited_requests == 0
+    assert excluding

@@ -87,7 +87,8 @@ class FairRetriever(NoCopies, Closable):
     max_exclude
         The most items that a request excludes, declared in advance. The floors are then certain, and floors that such
         requests could make impossible are refused. A request that excludes more, or has a condition, is answered all
-        the same, and the floors are no longer certain; `limited_requests` counts these.
+        the same. Only if that leaves it too few items of a promise, the floors are no longer certain:
+        `limited_requests` counts these.
     cold
         The fallback for requests whose vectors are all zero, about whose user nothing is known: ``"mean"``, the mean of
         the latest user vectors, and before the first one that of the items; a vector (floats); or a list of ids
@@ -107,7 +108,8 @@ class FairRetriever(NoCopies, Closable):
     Attributes
     ----------
     limited_requests : int
-        Requests so far in this process that excluded more than was declared, or had a condition.
+        Requests so far in this process that could not show what the floors count on, because of what they excluded or
+        required.
 
     Examples
     --------

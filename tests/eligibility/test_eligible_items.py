@@ -14,11 +14,18 @@ from effort import effort
 from fairsync.catalog import Catalog
 from fairsync.eligibility.eligible_items import make_eligibility
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
+from fairsync.policies import Terms
 from fairsync.promises.floors import can_be_met
 from fairsync.retriever import FairRetriever
 from worlds import floors_at_the_edge, make_world
 
 Ints = npt.NDArray[np.int64]
+
+
+def cannot_show(catalog: Catalog, terms: Terms, mask: npt.NDArray[np.bool_]) -> bool:
+    """Whether a request with these eligible items lacks some of what every request is assumed to show."""
+    there = np.bincount(catalog.group_of[mask], minlength=catalog.n_groups)
+    return any(floor > 0 and own < c for floor, own, c in zip(terms.floors, there, terms.capacities, strict=True))
 
 
 def against_the_neediest(retriever: FairRetriever, scores: npt.NDArray[np.float64], e: int, rng: Any) -> list[int]:
@@ -73,6 +80,30 @@ def test_floors_hold_at_the_very_edge_whatever_up_to_e_items_are_excluded(
         assert retriever.report().esp == 1
 
 
+@given(seed=st.integers(0, 10**6), batch=st.sampled_from([1, 4, 16]), k=st.integers(1, 5), best=st.booleans())
+@effort(examples=60, seconds_each=0.3)
+def test_floors_hold_at_the_very_edge_if_undeclared_exclusions_leave_what_they_need(
+    seed: int, batch: int, k: int, best: bool
+) -> None:
+    """Nothing was declared. Every request excludes all but min(k, items) of each group, and it is not limited."""
+    rng = np.random.default_rng(seed)
+    horizon = 40
+    world = make_world(seed, groups=int(rng.integers(1, 5)), items=int(rng.integers(k + 1, 40)), horizon=horizon, k=k)
+    catalog = world.catalog
+    capacities = np.minimum(catalog.group_sizes, k)
+    floors = floors_at_the_edge(rng, capacities, k, horizon)
+    retriever = FairRetriever(catalog, k=k, floors=floors, horizon=horizon, batch_size=batch)
+    for user in world.users:
+        scores = catalog.embeddings @ user if best else rng.random(len(catalog))
+        excluded: list[int] = []
+        for group, capacity in enumerate(capacities.tolist()):
+            rows = np.flatnonzero(catalog.group_of == group)
+            excluded += rows[np.argsort(-scores[rows])][: len(rows) - capacity].tolist()
+        found = retriever.retrieve(user[None], exclude=[excluded])
+        assert not set(found.rows[0].tolist()) & set(excluded)
+    assert (retriever.limited_requests, retriever.report().esp) == (0, 1)
+
+
 @given(seed=st.integers(0, 10**6), e=st.integers(1, 5), batch=st.sampled_from([1, 7]))
 @settings(max_examples=40, deadline=None)
 def test_a_batch_with_exclusions_holds_floors_as_single_requests_do(seed: int, e: int, batch: int) -> None:
@@ -112,7 +143,7 @@ def test_requests_beyond_what_was_declared_are_answered_all_the_same(seed: int, 
         except InvalidInputError:
             continue  # no item has such a number: not a request
         mask = np.ones(24, dtype=bool) if eligible is None else eligible.mask(0)
-        limited += bool(exclude) or where is not None
+        limited += cannot_show(catalog, retriever.terms, mask)
         found = retriever.retrieve(user[None], exclude=[exclude], where=where)
         rows = found.rows[0][found.rows[0] >= 0]
         assert mask[rows].all()
@@ -276,4 +307,6 @@ def test_a_long_call_is_the_same_as_single_requests() -> None:
     with pytest.raises(InvalidInputError, match="request 45: no item meets"):
         one.retrieve(users, exclude, [*where[:45], {"price": 7.0}, *where[46:]])
     assert one.report() == before
-    assert one.limited_requests == 50
+    rules, _ = make_eligibility(exclude, where, catalog, 50)
+    assert rules is not None
+    assert one.limited_requests == sum(cannot_show(catalog, one.terms, rules.mask(i)) for i in range(50)) > 0

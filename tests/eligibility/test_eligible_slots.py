@@ -167,7 +167,7 @@ def test_a_gloomy_forecast_breaks_no_floor_that_is_certain(seed: int, e: int, ba
     retriever = FairRetriever(catalog, k=k, floors=floors, horizon=horizon, batch_size=batch, max_exclude=e)
     few = [rng.permutation(len(catalog))[: rng.integers(e + 1, len(catalog))] for _ in world.users]
     retriever.retrieve(world.users, exclude=few)
-    assert retriever.limited_requests == horizon
+    assert retriever.limited_requests <= horizon
     for user in world.users:
         gone = [int(row) for row in np.argsort(-(catalog.embeddings @ user))[:e]]
         retriever.retrieve(user[None], exclude=[gone])

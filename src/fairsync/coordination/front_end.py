@@ -78,8 +78,7 @@ class FrontEnd(NoCopies, Closable):
     Attributes
     ----------
     limited_requests : int
-        Requests of this front end that the floors could not count on: they excluded more than the coordinator's
-        ``max_exclude``, or had a condition.
+        Requests of this front end that could not show what floors count on, because of what they excluded or required.
     cold_requests : int
         Requests of this front end that were cold, and were answered by the fallback.
     """

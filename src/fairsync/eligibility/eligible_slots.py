@@ -1,7 +1,7 @@
 r"""Eligible slots: what requests could show of each group so far, and what can be counted on in those to come.
 
-As long as no request excludes more than was declared, and none has a condition, every request can show :math:`c_g`
-items of group g, and nothing is recorded. From the first *limited* request on, the share of :math:`c_g` that each
+As long as every request can show :math:`c_g` items of each group g with a floor, nothing is recorded. From the first
+*limited* request on, which cannot, because of what it excludes or requires, the share of :math:`c_g` that each
 request could show is summed up (:class:`EligibleSlots`). With n requests so far, a mean share p, R requests to come and
 :math:`L = \ln 100`, the guard counts on
 
@@ -131,7 +131,7 @@ class EligibleSlots:
     requests : float
         Number of requests. Those of past horizons count half, a quarter, and so on.
     limited : int
-        Requests of this horizon that excluded more than was declared, or had a condition.
+        Requests of this horizon that were limited.
     shares : numpy.ndarray
         (G,) the share of the capacities that each request could show, summed.
     able : numpy.ndarray

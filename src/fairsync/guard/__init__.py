@@ -17,9 +17,10 @@ requests left a certificate says that nothing is missing.
 
 Requests may exclude items. If none excludes more than e items (`Terms.max_exclude`), then
 :math:`c_g = \min(K, |I_g| - e)` is what each of them can surely show, and all of this holds as it stands. A request
-that excludes more, or has a condition, may be able to show less: it gives what it can, and what the others cannot make
-up for is no longer required. From the first such request on, the guard counts on a cautious forecast for the requests
-to come (:mod:`fairsync.eligibility.eligible_slots`), and makes room as soon as the planned exposures exceed it.
+that excludes more, or has a condition, may still be able to show as much (`is_limited`). If not, it gives what it can,
+and what the others cannot make up for is no longer required. From the first such request on, the guard counts on a
+cautious forecast for the requests to come (:mod:`fairsync.eligibility.eligible_slots`), and makes room as soon as the
+planned exposures exceed it.
 
 While a part of the catalog is out of reach, :math:`c_g` counts the items that were searched. Exposures that could not
 be delivered even if every request from now on gave all it can, because the outage came too late, are no longer

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fairsync.catalog import Catalog
 from fairsync.eligibility.eligible_slots import CountedSlots
-from fairsync.policies.base import Counts, Terms
+from fairsync.policies.base import NO_CAP, Counts, Terms
 from fairsync.search.eligibility import Eligibility
 
 
@@ -49,14 +50,67 @@ class AskedSlots:
         return bool((counts >= self.groups).all()) and int(np.minimum(counts, due).sum()) >= self.total
 
 
-def is_limited(eligible: Eligibility, terms: Terms) -> npt.NDArray[np.bool_]:
-    """Return which requests the floors cannot count on: they exclude more than was declared, or have a condition.
+def exceeds_declared(eligible: Eligibility, terms: Terms) -> npt.NDArray[np.bool_]:
+    """Return which requests exclude more than was declared, or have a condition.
 
     Examples
     --------
     >>> terms = Terms(np.array([4]), np.array([1]), k=1, horizon=9, batch_size=1, max_exclude=1)
-    >>> is_limited(Eligibility.of(3, [None, None], [[0], [0, 2]]), terms).tolist()
+    >>> exceeds_declared(Eligibility.of(3, [None, None], [[0], [0, 2]]), terms).tolist()
     [False, True]
     """
-    limited: npt.NDArray[np.bool_] = (eligible.selection_of >= 0) | (eligible.lengths > terms.max_exclude)
+    exceeds: npt.NDArray[np.bool_] = (eligible.selection_of >= 0) | (eligible.lengths > terms.max_exclude)
+    return exceeds
+
+
+def is_limited(
+    eligible: Eligibility, terms: Terms, catalog: Catalog, reached: Counts | None = None
+) -> npt.NDArray[np.bool_]:
+    """Return which requests the promises cannot count on: they cannot show what any request was assumed to show.
+
+    That is the capacity of every atom with a floor, and k items outside all caps. A request that excludes no more than
+    was declared can show it. One that excludes more, or has a condition, may still do so.
+
+    Parameters
+    ----------
+    eligible
+        What each request may get.
+    terms
+        The promise.
+    catalog
+        The items, whose groups are the atoms of the promise.
+    reached
+        (A,) the items of each atom that were within reach, if not all were. Then more excluded items than declared, and
+        any condition, limit a request: they may leave what is out of reach.
+
+    Examples
+    --------
+    Each group can show one item. The second request excludes more than was declared, but has two items of group 0 left;
+    the third has none of group 1.
+
+    >>> catalog = Catalog(np.eye(5), [0, 0, 0, 0, 1])
+    >>> terms = Terms(np.array([4, 1]), np.array([1, 1]), k=1, horizon=9, batch_size=1)
+    >>> is_limited(Eligibility.of(5, [None, None, None], [[], [0, 2], [4]]), terms, catalog).tolist()
+    [False, False, True]
+    """
+    limited = exceeds_declared(eligible, terms)
+    if reached is not None or terms.list_limits is not None or not limited.any():
+        return limited
+    promised, sizes = terms.has_floor, catalog.group_sizes
+    least = terms.capacities[promised]
+    is_outside = None
+    if terms.caps is not None and terms.membership is not None:
+        capped = (terms.caps < NO_CAP).astype(np.float64)
+        is_outside = terms.membership.atom_prices(capped) == 0
+        if sizes[is_outside].sum() < terms.k:  # then every slot is planned, and lists need no others
+            is_outside = None
+    # Even if all the items that a request excludes are of one atom.
+    spare = int((sizes[promised] - least).min(initial=len(catalog)))
+    if is_outside is not None:
+        spare = min(spare, int(sizes[is_outside].sum()) - terms.k)
+    limited &= (eligible.selection_of >= 0) | (eligible.lengths > spare)
+    for i in np.flatnonzero(limited).tolist():
+        own = eligible.group_sizes(i, catalog.group_of, sizes)
+        is_filled = is_outside is None or own[is_outside].sum() >= terms.k
+        limited[i] = not (is_filled and (own[promised] >= least).all())
     return limited

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fairsync.catalog import Catalog
 from fairsync.eligibility.eligible_slots import SlotForecast
 from fairsync.errors import BackendUnavailableError, FairSyncError
-from fairsync.guard.asked import AskedSlots, is_limited
+from fairsync.guard.asked import AskedSlots, exceeds_declared
 from fairsync.policies.base import Counts, Floats, Terms
 from fairsync.promises.floors import can_be_met
 from fairsync.search.base import Hits
@@ -47,7 +47,7 @@ def keep_floors(
     n_groups = len(terms.floors)
     rows, relevance = hits.rows[:, :k].copy(), hits.relevance[:, :k].copy()
     forced = 0
-    limited = None if eligible is None else is_limited(eligible, terms)
+    limited = None if eligible is None else exceeds_declared(eligible, terms)
     for i in range(len(rows)):
         left -= 1
         counts = _count(catalog, rows[i], n_groups)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.guard.asked import AskedSlots, is_limited
+from fairsync.guard.asked import AskedSlots, exceeds_declared
 from fairsync.guard.fitting import fitted, relocate
 from fairsync.guard.forced_list import compose
 from fairsync.guard.open_list import OpenList
@@ -60,7 +60,7 @@ class OverlapGuard:
     def keep(self) -> Hits:
         """Return the candidates of all requests."""
         rows, relevance = self.hits.rows[:, : self.k].copy(), self.hits.relevance[:, : self.k].copy()
-        limited = None if self.eligible is None else is_limited(self.eligible, self.terms)
+        limited = None if self.eligible is None else exceeds_declared(self.eligible, self.terms)
         for i in range(len(rows)):
             self.left -= 1
             self._apply_first_rule(i, rows[i], relevance[i])

@@ -103,7 +103,7 @@ class ServedBatch:
     costs : PromiseCosts or None
         Subsidies and costs of each group; None if they were not measured.
     limited : int
-        Requests that excluded more than was declared, or had a condition: the floors could not count on them.
+        Requests that could not show what floors count on, because of what they excluded or required.
     trace : BatchTrace or None
         What the requests can be explained from, if that was asked for.
     slots : EligibleSlots or None

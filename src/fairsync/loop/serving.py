@@ -208,7 +208,7 @@ def _serve_eligible(
         by_promise = batch.prices_by_promise
         sample = _priced_sample(k, groups, full, by_promise, None if fixed is None else fixed.requests[whole])
     entry = Entry(counts, len(users), relevance, cost, forced)
-    slots = _eligible_slots(batch, catalog, eligible)
+    slots = _eligible_slots(batch, catalog, eligible, hits.reached)
     limited = 0 if slots is None else slots.limited
     return ServedBatch(
         chosen, entry, sample, searched, costs, limited,
@@ -253,9 +253,11 @@ def _needs_guard(
     return needs(certificate), certificate
 
 
-def _eligible_slots(batch: Batch, catalog: Catalog, eligible: Eligibility) -> EligibleSlots | None:
+def _eligible_slots(
+    batch: Batch, catalog: Catalog, eligible: Eligibility, reached: NDArray[np.int64] | None
+) -> EligibleSlots | None:
     """Return what the requests could show, if some of them are limited."""
-    limited = np.flatnonzero(guard.is_limited(eligible, batch.terms))
+    limited = np.flatnonzero(guard.is_limited(eligible, batch.terms, catalog, reached))
     if not len(limited):
         return None
     sizes = [eligible.group_sizes(i, catalog.group_of, catalog.group_sizes) for i in limited.tolist()]

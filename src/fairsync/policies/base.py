@@ -96,7 +96,7 @@ class Terms:
         """Number of atoms, A."""
         return len(self.capacities)
 
-    @property
+    @cached_property
     def has_floor(self) -> npt.NDArray[np.bool_]:
         """(A,) whether an atom belongs to a promise with a floor."""
         has: npt.NDArray[np.bool_] = self.floors > 0

@@ -125,8 +125,7 @@ class Report:
         The costs of all promises add up to at most the upper bound that ``cost`` is without a hindsight; each is an
         upper bound too. None if not every request was measured.
     limited_requests : int
-        Requests of the horizon that excluded more than was declared, or had a condition: floors could not count on
-        them.
+        Requests of the horizon that could not show what floors count on, because of what they excluded or required.
     outlooks : dict or None
         {label: what is to be expected of the promise}, for promised groups. None as long as no request is limited: then
         every floor is as certain as the policy makes it.

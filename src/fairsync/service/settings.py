@@ -352,8 +352,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         if self.model.path is None or self.promise.max_exclude:
             return []
         return [
-            "Histories are left out of their answers, and promise.max_exclude is 0: promises cannot count on any"
-            " request with a history. Set max_exclude to the number of items that histories name at most."
+            "Histories are left out of their answers, and promise.max_exclude is 0: promises can count on a"
+            " request only if its history leaves enough items of each. Set max_exclude to the number of items that"
+            " histories name at most."
         ]
 
 

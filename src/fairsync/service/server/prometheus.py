@@ -115,7 +115,7 @@ class _RequestCollector:
             ("cold", "Requests of users of whom nothing was known.", self._front.cold_requests),
             (
                 "limited",
-                "Requests that excluded more than max_exclude, or had a condition.",
+                "Requests that could not show what floors count on.",
                 self._front.limited_requests,
             ),
         ):
