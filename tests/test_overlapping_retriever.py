@@ -124,7 +124,7 @@ def test_undeclared_exclusions_that_leave_what_promises_need_change_nothing(kind
         capped = np.zeros(len(terms.floors), dtype=bool) if terms.caps is None else terms.caps < 2**61
         is_capped = np.array([bool(capped[terms.membership.of_atom(a)].any()) for a in range(terms.n_atoms)])
         exclude = []
-        for user in users:
+        for _ in users:
             kept = [
                 row
                 for atom, capacity in enumerate(terms.capacities.tolist())
@@ -132,7 +132,7 @@ def test_undeclared_exclusions_that_leave_what_promises_need_change_nothing(kind
                 if terms.has_floor[atom]
             ]
             free = [row for row in rng.permutation(np.flatnonzero(~is_capped[atoms])).tolist() if row not in kept]
-            kept += free[: max(0, terms.k - np.count_nonzero(~is_capped[atoms[kept]]))]
+            kept += free[: max(0, terms.k - int((~is_capped[atoms[kept]]).sum()))]
             exclude.append(sorted(set(range(len(atoms))) - set(kept)))
             excluding += len(exclude[-1])
         found = retriever.retrieve(users, exclude=exclude)

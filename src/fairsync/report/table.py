@@ -114,9 +114,8 @@ def reasons(report: Report) -> list[str]:
     if report.limited_requests:
         limited = count(report.limited_requests, "request")
         known = "were not certain in advance" if report.esp == 1 else "that are not reached yet are not certain"
-        lines.append(
-            f"{limited} could not show what floors count on, because of what they excluded or required: floors {known}."
-        )
+        why = "could not show what floors count on, because of what they excluded or required"
+        lines.append(f"{limited} {why}: floors {known}.")
     worst = sorted(
         (label for label, one in found.items() if one.reason),
         key=lambda label: (found[label].outlook != "will miss", -found[label].shortfall),

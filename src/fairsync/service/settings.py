@@ -141,7 +141,7 @@ class PromiseSettings(Struct, frozen=True, kw_only=True):
     lowest priority first."""
     max_exclude: Annotated[int, Meta(ge=0)] = 0
     """Items that a request excludes at most, history included, as promises assume. Requests that exclude more, or have
-    a condition, are answered, and promises cannot count on them."""
+    a condition, are answered, and promises count on them only if they leave enough items of each."""
     cold: Literal["mean"] | Annotated[list[str | int | float], Meta(min_length=1)] = "mean"
     """Fallback for users of whom nothing is known: the ``"mean"`` of the latest user vectors, and before the first that
     of the items; a vector, with at least one float in it; or a list of item ids, shown in this order."""
