@@ -15,7 +15,15 @@ from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.lease import Settlement
 from fairsync.eligibility.eligible_items import make_eligibility
-from fairsync.eligibility.eligible_slots import CountedSlots, EligibleSlots, SlotForecast, highest_mean, lowest_mean
+from fairsync.eligibility.eligible_slots import (
+    CountedSlots,
+    EligibleSlots,
+    SlotForecast,
+    highest_mean,
+    highest_outcome,
+    lowest_mean,
+    lowest_outcome,
+)
 from fairsync.guard import AskedSlots
 from fairsync.loop.serving import serve
 from fairsync.policies import Guaranteed, Terms
@@ -33,17 +41,19 @@ def divergence(p: float, q: float) -> float:
     return sum(a * np.log(a / b) if b > 0 else np.inf for a, b in parts if a > 0)
 
 
-@given(mean=st.one_of(st.just(0.0), st.floats(1e-9, 1)), doubt=st.floats(1e-7, 20))
-@settings(max_examples=300, deadline=None)
-def test_the_lowest_mean_is_below_what_is_plausible(mean: float, doubt: float) -> None:
-    """Both as the true mean behind an observed one, and as the observed mean of a true one."""
+@given(mean=st.one_of(st.just(0.0), st.just(1.0), st.floats(1e-9, 1)), doubt=st.floats(1e-7, 20))
+@settings(max_examples=500, deadline=None)
+def test_the_bounds_are_beyond_what_is_plausible(mean: float, doubt: float) -> None:
+    """Of the true mean behind an observed one, and of the observed mean of a true one."""
+    least = doubt * (1 - 1e-6) - 1e-12
     low, high = float(lowest_mean(mean, doubt)), float(highest_mean(mean, doubt))
     assert 0 <= low <= mean <= high <= 1 + 1e-12
-    if low > 0:
-        assert divergence(mean, low) >= doubt * (1 - 1e-6) - 1e-12
-        assert divergence(low, mean) >= doubt * (1 - 1e-6) - 1e-12
-    if high < 1:
-        assert divergence(mean, high) >= doubt * (1 - 1e-6) - 1e-12
+    assert low <= 0 or divergence(mean, low) >= least
+    assert high >= 1 - 1e-9 or divergence(mean, high) >= least
+    low, high = float(lowest_outcome(mean, doubt)), float(highest_outcome(mean, doubt))
+    assert 0 <= low <= mean <= high <= 1 + 1e-12
+    assert low <= 0 or divergence(low, mean) >= least
+    assert high >= 1 - 1e-9 or divergence(high, mean) >= least
 
 
 @pytest.mark.parametrize("share", [0.01, 0.03, 0.1, 0.5, 0.97])

@@ -5,15 +5,19 @@ As long as every request can show :math:`c_g` items of each group g with a floor
 request could show is summed up (:class:`EligibleSlots`). With n requests so far, a mean share p, R requests to come and
 :math:`L = \ln 100`, the guard counts on
 
-.. math::  F_g(R) = \lfloor R \, c_g \, \ell(\ell(p, L/n), L/R) \rfloor
+.. math::  F_g(R) = \lfloor R \, c_g \, \omega(\ell(p, L/n), L/R) \rfloor
 
-where :math:`\ell(p, x)` is the lowest mean that the divergence of Bernoulli variables, bounded from below by
+where :math:`\ell(p, x)` is a lower bound of the means from which requests with the mean p may come, and
+:math:`\omega(p, x)` one of the means that requests from p may have: those whose divergence is at most x. Both follow
+from bounds of the divergence of Bernoulli variables: for :math:`q \le p`,
 
-.. math::  \mathrm{kl}(p, q) \ge \frac{(p - q)^2}{2 \max(p, q)}, \quad \frac{(p - q)^2}{2 \max(1 - p, 1 - q)}
+.. math::  \mathrm{kl}(p, q) \ge \frac{(p - q)^2}{2 p}, \quad \frac{(p - q)^2}{2 (1 - q)}, \quad
+           p \ln \frac{p}{q} + (1 - p) \ln (1 - p)
 
-lets lie within x of p. If requests are independent and alike, the first :math:`\ell` is below the true mean, and the
-second below the mean of the requests to come, each with a probability of at least 99 % (Chernoff's bound, which holds
-for any variables between 0 and 1). What holds whatever the requests are like is in docs/promise.md.
+and for :math:`\mathrm{kl}(q, p)` the first of these, and Bernstein's. If requests are independent and alike, the first
+bound is below the true mean, and the second below the mean of the requests to come, each with a probability of at least
+99 % (Chernoff's bound, which holds for any variables between 0 and 1). What holds whatever the requests are like is in
+docs/promise.md.
 """
 
 from __future__ import annotations
@@ -99,13 +103,13 @@ class SlotForecast:
         --------
         >>> forecast = SlotForecast(np.array([1.0, 0.5, 0.01]), 1.0, np.array([2, 2, 2]), k=2)
         >>> forecast.counted(10_000).groups.tolist(), forecast.counted(0).total
-        ([19981, 9570, 139], 0)
+        ([19993, 9570, 139], 0)
         """
         if left <= 0:
             return CountedSlots(np.zeros(len(self.capacities), dtype=np.int64), 0)
         doubt = _CAUTION / left
-        groups = np.floor(left * self.capacities * lowest_mean(self.shares, doubt)).astype(np.int64)
-        return CountedSlots(groups, int(left * self.k * float(lowest_mean(self.total, doubt))))
+        groups = np.floor(left * self.capacities * lowest_outcome(self.shares, doubt)).astype(np.int64)
+        return CountedSlots(groups, int(left * self.k * float(lowest_outcome(self.total, doubt))))
 
     def possible(self, missing: NDArray[np.int64], left: int) -> NDArray[np.int64]:
         """Return (G,) the missing exposures of groups that this number of requests may deliver, 0 for the others.
@@ -118,7 +122,7 @@ class SlotForecast:
         """
         if self.highest is None or left <= 0:
             return missing
-        most = left * self.capacities * highest_mean(self.highest, _WARNING / left)
+        most = left * self.capacities * highest_outcome(self.highest, _WARNING / left)
         return np.where(missing <= most, missing, 0)
 
 
@@ -147,7 +151,7 @@ class EligibleSlots:
     >>> terms = Terms(np.array([0, 50]), np.array([2, 2]), k=2, horizon=9000, batch_size=1)
     >>> slots = EligibleSlots(1000, 970, np.array([1000.0, 30.0]), np.array([1000.0, 30.0]), 30.0)
     >>> slots.forecast(terms).counted(8000).groups.tolist(), slots.expected(terms).tolist()
-    ([15790, 151], [2.0, 0.06])
+    ([15886, 151], [2.0, 0.06])
     """
 
     requests: float
@@ -258,32 +262,55 @@ class EligibleSlots:
         """Return (G,) the highest plausible number of slots that the requests to come can give to each group."""
         n = max(self.requests, 1e-9)
         mean = highest_mean(np.minimum(self.shares / n, 1.0), _WARNING / n)
-        return left * highest_mean(mean, _WARNING / max(left, 1)) * terms.capacities
+        return left * highest_outcome(mean, _WARNING / max(left, 1)) * terms.capacities
 
 
-def lowest_mean(mean: Any, doubt: float) -> NDArray[np.float64]:
-    """Return the lowest mean that is plausible beside another one, for variables between 0 and 1.
+def lowest_mean(observed: Any, doubt: float) -> NDArray[np.float64]:
+    """Return the lowest plausible mean of what was observed, for variables between 0 and 1.
 
     Parameters
     ----------
-    mean
-        A mean, or several.
+    observed
+        The mean of some requests, or several such means.
     doubt
         The largest plausible divergence: minus the logarithm of a probability, divided by the number of requests.
 
     Examples
     --------
     >>> lowest_mean(np.array([0.0, 0.03, 0.5, 1.0]), 0.001).round(4).tolist()
-    [0.0, 0.0223, 0.4684, 0.998]
+    [0.0, 0.0223, 0.4684, 0.999]
     """
-    rest = 1.0 - mean
+    rest = 1.0 - observed
+    by_mean = observed - np.sqrt(2.0 * doubt * observed)
+    by_rest = observed - doubt - np.sqrt(doubt * doubt + 2.0 * doubt * rest)
+    # What is lacking to 1 counts only in the logarithm: best where next to nothing is.
+    lacking = rest * np.log(np.maximum(rest, 1e-300))
+    nearly_all = observed * np.exp((lacking - doubt) / np.maximum(observed, 1e-9))
+    lowest: NDArray[np.float64] = np.maximum(np.maximum(by_mean, by_rest), nearly_all)
+    return lowest
+
+
+def lowest_outcome(mean: Any, doubt: float) -> NDArray[np.float64]:
+    """Return the lowest plausible mean of some requests that are drawn from a known mean; see :func:`lowest_mean`.
+
+    Examples
+    --------
+    >>> lowest_outcome(np.array([0.0, 0.03, 0.5, 1.0]), 0.001).round(4).tolist()
+    [0.0, 0.0223, 0.4684, 0.9993]
+    """
     by_mean = mean - np.sqrt(2.0 * doubt * mean)
-    by_rest = mean - doubt - np.sqrt(doubt * doubt + 2.0 * doubt * rest)
+    by_rest = mean - doubt / 3.0 - np.sqrt(doubt * doubt / 9.0 + 2.0 * doubt * (1.0 - mean))
     lowest: NDArray[np.float64] = np.maximum(np.maximum(by_mean, by_rest), 0.0)
     return lowest
 
 
-def highest_mean(mean: Any, doubt: float) -> NDArray[np.float64]:
-    """Return the highest mean that is plausible beside another one; see :func:`lowest_mean`."""
-    highest: NDArray[np.float64] = 1.0 - lowest_mean(1.0 - mean, doubt)
+def highest_mean(observed: Any, doubt: float) -> NDArray[np.float64]:
+    """Return the highest plausible mean of what was observed; see :func:`lowest_mean`."""
+    highest: NDArray[np.float64] = 1.0 - lowest_mean(1.0 - observed, doubt)
+    return highest
+
+
+def highest_outcome(mean: Any, doubt: float) -> NDArray[np.float64]:
+    """Return the highest plausible mean of some requests that are drawn from a known mean."""
+    highest: NDArray[np.float64] = 1.0 - lowest_outcome(1.0 - mean, doubt)
     return highest
