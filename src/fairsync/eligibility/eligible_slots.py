@@ -31,6 +31,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fairsync.eligibility.own_sizes import OwnSizes
     from fairsync.policies import Terms
 
 # Minus the logarithm of the probability with which one of the two bounds may fail.
@@ -167,31 +168,29 @@ class EligibleSlots:
         return cls(float(requests), 0, every, every, float(requests))
 
     @classmethod
-    def of(cls, eligible: NDArray[np.int64], requests: int, terms: Terms) -> EligibleSlots:
+    def of(cls, own: OwnSizes, requests: int, terms: Terms) -> EligibleSlots:
         """Return the slots of some requests.
 
         Parameters
         ----------
-        eligible
-            (limited, G) the eligible items of each group in each request that is limited.
+        own
+            The eligible items of each group, for the requests that are limited.
         requests
             The number of all the requests; those that are not limited can show what was declared.
         terms
             The promise.
         """
-        n, n_groups = eligible.shape
+        n, n_groups = len(own.condition_of), len(own.sizes[0])
         capacities = terms.capacities[:n_groups]
-        slots = np.minimum(eligible, capacities)
-        promised = terms.has_floor[:n_groups]
-        most = max(min(int(capacities[promised].sum()), terms.k), 1)
-        together = np.minimum(slots[:, promised].sum(axis=1), most)
+        promised = np.where(terms.has_floor[:n_groups], capacities, 0)
+        most = max(min(int(promised.sum()), terms.k), 1)
         rest = requests - n
         return cls(
             float(requests),
             n,
-            rest + slots.sum(axis=0) / np.maximum(capacities, 1),
-            rest + (eligible > 0).sum(axis=0).astype(np.float64),
-            rest + float(together.sum()) / most,
+            rest + own.sums(capacities) / np.maximum(capacities, 1),
+            rest + own.sums(np.ones(n_groups, dtype=np.int64)).astype(np.float64),
+            rest + float(np.minimum(own.shown(promised), most).sum()) / most,
         )
 
     def plus(self, other: EligibleSlots) -> EligibleSlots:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.eligibility.eligible_slots import CountedSlots
+from fairsync.eligibility.own_sizes import OwnSizes
 from fairsync.policies.base import NO_CAP, Counts, Terms
 from fairsync.search.eligibility import Eligibility
 
@@ -96,21 +97,13 @@ def is_limited(
     limited = exceeds_declared(eligible, terms)
     if reached is not None or terms.list_limits is not None or not limited.any():
         return limited
-    promised, sizes = terms.has_floor, catalog.group_sizes
-    least = terms.capacities[promised]
-    is_outside = None
+    suspects = np.flatnonzero(limited)
+    n_groups = len(catalog.group_sizes)
+    own = OwnSizes.of(eligible.take(suspects), catalog.group_of, catalog.group_sizes)
+    limited[suspects] = own.lacks(np.where(terms.has_floor, terms.capacities, 0)[:n_groups])
     if terms.caps is not None and terms.membership is not None:
-        capped = (terms.caps < NO_CAP).astype(np.float64)
-        is_outside = terms.membership.atom_prices(capped) == 0
-        if sizes[is_outside].sum() < terms.k:  # then every slot is planned, and lists need no others
-            is_outside = None
-    # Even if all the items that a request excludes are of one atom.
-    spare = int((sizes[promised] - least).min(initial=len(catalog)))
-    if is_outside is not None:
-        spare = min(spare, int(sizes[is_outside].sum()) - terms.k)
-    limited &= (eligible.selection_of >= 0) | (eligible.lengths > spare)
-    for i in np.flatnonzero(limited).tolist():
-        own = eligible.group_sizes(i, catalog.group_of, sizes)
-        is_filled = is_outside is None or own[is_outside].sum() >= terms.k
-        limited[i] = not (is_filled and (own[promised] >= least).all())
+        free = terms.membership.atom_prices((terms.caps < NO_CAP).astype(np.float64)) == 0
+        sizes = np.where(free[:n_groups], catalog.group_sizes, 0)
+        if sizes.sum() >= terms.k:  # else every slot is planned, and lists need no others
+            limited[suspects] |= own.shown(sizes) < terms.k
     return limited

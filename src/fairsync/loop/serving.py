@@ -9,6 +9,7 @@ import numpy as np
 
 from fairsync import guard
 from fairsync.eligibility.eligible_slots import EligibleSlots
+from fairsync.eligibility.own_sizes import OwnSizes
 from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.explain.trace import BatchTrace
 from fairsync.guard.price_limits import PriceLimits
@@ -260,8 +261,8 @@ def _eligible_slots(
     limited = np.flatnonzero(guard.is_limited(eligible, batch.terms, catalog, reached))
     if not len(limited):
         return None
-    sizes = [eligible.group_sizes(i, catalog.group_of, catalog.group_sizes) for i in limited.tolist()]
-    return EligibleSlots.of(np.array(sizes), len(eligible), batch.terms)
+    own = OwnSizes.of(eligible.take(limited), catalog.group_of, catalog.group_sizes)
+    return EligibleSlots.of(own, len(eligible), batch.terms)
 
 
 def _filled(

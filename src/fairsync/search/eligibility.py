@@ -139,11 +139,21 @@ class Eligibility:
             The group of every item, and the number of items of each group.
         """
         chosen = self.selection(request)
-        there = sizes if chosen is None else chosen.group_sizes(group_of, len(sizes))
+        there = self.selected_sizes(int(self.selection_of[request]), group_of, sizes)
         gone = self.excluded[self.offsets[request] : self.offsets[request + 1]]
         if chosen is not None:
             gone = gone[chosen.mask[gone]]
         return there - np.bincount(group_of[gone], minlength=len(sizes)) if len(gone) else there
+
+    def selected_sizes(self, at: int, group_of: npt.NDArray[np.integer], sizes: _Rows) -> _Rows:
+        """Return (G,) the number of items of each group in a selection, given its position; -1 for all items."""
+        return sizes if at < 0 else self.selections[at].group_sizes(group_of, len(sizes))
+
+    def excluded_groups(self, group_of: npt.NDArray[np.integer]) -> tuple[_Rows, _Rows]:
+        """Return the request and the group of each excluded item that meets the condition of its request."""
+        owners = self.owners
+        met = self._meets(owners, self.excluded)
+        return owners[met], group_of[self.excluded[met]].astype(np.int64)
 
     def allows(self, owners: _Rows, rows: _Rows) -> npt.NDArray[np.bool_]:
         """Return whether item ``rows[j]`` is eligible for request ``owners[j]``, for each j."""

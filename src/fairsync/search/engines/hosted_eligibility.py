@@ -67,12 +67,19 @@ class HostedEligibility(Eligibility):
 
     def group_sizes(self, request: int, group_of: NDArray[np.integer], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return (G,) the number of eligible items of each group for one request; see `Eligibility.group_sizes`."""
-        there = self.selected[int(self.selection_of[request])]
+        held = self.selected_sizes(int(self.selection_of[request]), group_of, sizes)
         mine = slice(int(self.offsets[request]), int(self.offsets[request + 1]))
         gone = self.group_of_row[self.excluded[mine][self.is_met[mine]]]
-        held = np.bincount(self.group_of_row, there, len(sizes)).astype(np.int64)
         left: NDArray[np.int64] = np.maximum(held - np.bincount(gone, minlength=len(sizes)), 0)
         return left
+
+    def selected_sizes(self, at: int, group_of: NDArray[np.integer], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return (G,) the number of items of each group that meet a condition; see `Eligibility.selected_sizes`."""
+        return np.bincount(self.group_of_row, self.selected[at], len(sizes)).astype(np.int64)
+
+    def excluded_groups(self, group_of: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the request and the group of each excluded item; see `Eligibility.excluded_groups`."""
+        return self.owners[self.is_met], self.group_of_row[self.excluded[self.is_met]].astype(np.int64)
 
     def allows(self, owners: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return that all items are eligible: the engine has returned no others."""

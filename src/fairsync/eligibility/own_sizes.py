@@ -1,0 +1,91 @@
+"""How many items of each group single requests may get, without a table of all requests by all groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairsync.search.eligibility import Eligibility
+
+
+@dataclass(frozen=True)
+class OwnSizes:
+    """The eligible items of each group, for n requests: those that meet the condition, less those that are excluded.
+
+    Requests share few conditions, and exclude items of few groups. There can be as many groups as items.
+
+    Attributes
+    ----------
+    sizes : tuple of numpy.ndarray
+        For each distinct condition (G,) the items of each group that meet it.
+    condition_of : numpy.ndarray
+        (n,) the position of each request's condition in ``sizes``.
+    owners, groups, left : numpy.ndarray
+        Request ``owners[j]`` excludes items of group ``groups[j]`` and may get ``left[j]`` others. No pair comes twice.
+
+    Examples
+    --------
+    >>> from fairsync.catalog.selection import Selection
+    >>> from fairsync.search.eligibility import Eligibility
+    >>> even = Selection(np.array([True, False, True, False]))
+    >>> eligible = Eligibility.of(4, [None, even], [[2, 3], [0]])
+    >>> own = OwnSizes.of(eligible, np.array([0, 1, 1, 1]), np.array([1, 3]))
+    >>> own.sums(np.array([9, 9])).tolist(), own.shown(np.array([9, 2])).tolist(), own.lacks(np.array([1, 1])).tolist()
+    ([1, 2], [2, 1], [False, True])
+    """
+
+    sizes: tuple[NDArray[np.int64], ...]
+    condition_of: NDArray[np.int64]
+    owners: NDArray[np.int64]
+    groups: NDArray[np.int64]
+    left: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, eligible: Eligibility, group_of: NDArray[np.integer], sizes: NDArray[np.int64]) -> OwnSizes:
+        """Return the sizes for all requests, given the group of every item and the number of items of each group."""
+        used, condition_of = np.unique(eligible.selection_of, return_inverse=True)
+        by_condition = tuple(eligible.selected_sizes(at, group_of, sizes) for at in used.tolist())
+        owners, groups = eligible.excluded_groups(group_of)
+        cells, lost = np.unique(owners * len(sizes) + groups, return_counts=True)
+        owners, groups = np.divmod(cells, len(sizes))
+        there = np.zeros(len(cells), dtype=np.int64)
+        for at, one in enumerate(by_condition):
+            mine = condition_of[owners] == at
+            there[mine] = one[groups[mine]]
+        return cls(by_condition, condition_of, owners, groups, np.maximum(there - lost, 0))
+
+    def lacks(self, least: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return (n,) whether a request may get fewer items of some group than (G,) the least."""
+        lacking = np.array([bool((one < least).any()) for one in self.sizes])[self.condition_of]
+        lacking[self.owners[self.left < least[self.groups]]] = True
+        return lacking
+
+    def shown(self, most: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return (n,) the sum over groups of what each request may get, up to (G,) the most of each group."""
+        whole = np.array([int(np.minimum(one, most).sum()) for one in self.sizes], dtype=np.int64)
+        lost = np.zeros_like(self.condition_of)
+        np.add.at(lost, self.owners, self._lost(most))
+        return whole[self.condition_of] - lost
+
+    def sums(self, most: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return (G,) the sum over requests of what each may get of a group, up to the most."""
+        total = np.zeros(len(most), dtype=np.int64)
+        for one, requests in zip(self.sizes, np.bincount(self.condition_of).tolist(), strict=True):
+            total += requests * np.minimum(one, most)
+        np.subtract.at(total, self.groups, self._lost(most))
+        return total
+
+    def _lost(self, most: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return what excluded items take away of each pair of a request and a group, up to the most of a group."""
+        whole = np.zeros(len(self.owners), dtype=np.int64)
+        for at, one in enumerate(self.sizes):
+            mine = self.condition_of[self.owners] == at
+            whole[mine] = one[self.groups[mine]]
+        limit = most[self.groups]
+        lost: NDArray[np.int64] = np.minimum(whole, limit) - np.minimum(self.left, limit)
+        return lost
