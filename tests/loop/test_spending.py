@@ -40,6 +40,18 @@ def share(report: fs.Report) -> float:
     return report.cost / (report.relevance + report.cost)
 
 
+def distant(**options: Any) -> fs.FairRetriever:
+    """Return a retriever over two providers, of which one is hardly ever relevant."""
+    vectors = 0.001 * np.random.default_rng(0).normal(size=(60, 4))
+    vectors[:, 0] += np.repeat([1.0, 0.01], 30)
+    catalog = fs.Catalog(vectors, {"provider": ["near"] * 30 + ["far"] * 30})
+    return fs.FairRetriever(catalog, k=5, horizon=100, batch_size=10, **options)
+
+
+def users_near(n: int) -> npt.NDArray[np.float64]:
+    return np.tile([1.0, 0.0, 0.0, 0.0], (n, 1))
+
+
 def state_of(retriever: fs.FairRetriever) -> LoopState:
     return retriever._state
 
@@ -57,7 +69,7 @@ def test_a_promise_that_would_cost_more_is_given_up_and_the_others_are_kept(seed
     market = Market(seed)
     free, _ = market.run(rare_and_new())
     limited, _ = market.run(rare_and_new(max_price=0.3))
-    report, highest = limited.report(), 0.3 * state_of(limited).spending.last_relevance  # type: ignore[union-attr]
+    report, highest = limited.report(), 0.3 * state_of(limited).spending.last_relevance
     assert free.report().esp == 1.0
     assert report.exposures["new=True"] >= report.floors["new=True"]
     assert report.exposures["kind=rare"] < report.floors["kind=rare"]
@@ -106,9 +118,29 @@ def test_under_a_new_model_the_limit_is_learnt_again() -> None:
     retriever.replace(scaled.catalog)
     retriever.retrieve(scaled.users[:64])
     after = state_of(retriever).spending
-    assert before is not None
-    assert after is not None
     assert after.last_relevance == pytest.approx(1000 * before.last_relevance, rel=0.1)
+
+
+def test_a_report_under_a_new_model_tells_what_gave_way_though_its_cost_is_not_known() -> None:
+    market = Market()
+    retriever, _ = market.run(rare_and_new(max_price=0.3))
+    retriever.replace(market.catalog)
+    assert retriever.report().gave_way["kind=rare"].would_cost is None
+    assert "needs more than its max_price" in str(retriever.report())
+
+
+@pytest.mark.parametrize("price", [None, 0.05])
+def test_a_floor_whose_limit_is_taken_away_is_certain_again(price: float | None) -> None:
+    """Without any limit, or with that of another promise."""
+    near = fs.Promise({"provider": "near"}, at_least=100, max_price=price)
+    retriever = distant(promises=[fs.Promise({"provider": "far"}, at_least=300, max_price=0.05), near])
+    retriever.retrieve(users_near(30))
+    assert retriever.report().gave_way
+    retriever.promise(promises=[fs.Promise({"provider": "far"}, at_least=300), near])
+    assert not retriever.report().gave_way
+    assert "max_price" not in str(retriever.report())
+    retriever.retrieve(users_near(70))
+    assert retriever.report().esp == 1.0
 
 
 def two_priorities() -> list[fs.Promise]:
@@ -154,7 +186,6 @@ def test_the_budget_is_exceeded_by_the_cost_of_a_batch_for_each_priority_at_most
     for start in range(0, HORIZON, batch_size):
         retriever.retrieve(market.users[start : start + batch_size])
         totals, spending = state_of(retriever).progress.totals, state_of(retriever).spending
-        assert spending is not None
         dearest, before = max(dearest, totals.cost - before), totals.cost
         excess = max(excess, totals.cost - budget * abs(totals.relevance + totals.cost))
         cuts.append(spending.cut)
@@ -206,8 +237,6 @@ def test_a_ledger_keeps_what_the_last_candidate_is_worth(tmp_path: Path) -> None
         spending = state_of(first).spending
     with fs.FairRetriever(market.catalog, **given) as second:
         again = state_of(second).spending
-    assert spending is not None
-    assert again is not None
     assert again.last_relevance == spending.last_relevance
 
 

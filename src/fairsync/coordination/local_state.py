@@ -16,7 +16,6 @@ from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.loop.certificate_opening import open_certificate
 from fairsync.loop.certificate_state import CertificateState
 from fairsync.loop.loop_state import LoopState
-from fairsync.loop.spending import Spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -210,18 +209,14 @@ class LocalState:
         progress = progress.grown(targets.n_columns)
         certificate, leased = self.loop.certificate, self.leases.requests
         plan = None if certificate is None else certificate.plan
-        spending = self.loop.spending
-        if spending is not None:
-            spending = spending.grown(targets.n_columns) if restart_at is None else spending.restarted()
-        given_up = None if spending is None else spending.too_dear
-        terms = target_terms(before, progress.totals, leased, targets, self.leases.reserved, plan, given_up)
-        spending = Spending.of(terms, None) if spending is None or terms.max_prices is None else spending
+        spending = self.loop.spending if restart_at is None else self.loop.spending.restarted()
+        terms = target_terms(before, progress.totals, leased, targets, self.leases.reserved, plan, spending.too_dear)
+        spending = spending.under(terms)
         if has_other_shape(before, terms):
             state = self.policy.resume(price_state.state, terms)
             price_state = price_state.with_state(self.policy, state, terms.n_atoms)
         if restart_at is not None:
-            highest = None if spending is None else spending.highest(terms)
-            price_state = price_state.step(self.policy, terms, progress.totals, highest).restarted()
+            price_state = price_state.step(self.policy, terms, progress.totals, spending.highest(terms)).restarted()
         if terms.membership is not None and self.policy.keeps_floors:
             served = None
             if restart_at is None and certificate is not None:

@@ -137,7 +137,7 @@ class SharedState:
         if counted is None:
             return None
         view.rows.progress, counted = view.rows.progress.record(counted)
-        view.prices.record(self.terms, view.rows.progress.totals, replace(settlement, entry=counted))
+        view.prices.record(view.rows.progress.totals, replace(settlement, entry=counted))
         view.certificate.settle(settlement.certified)
         return counted
 
@@ -256,8 +256,7 @@ class SharedState:
                     return True
                 latest = self.ledger.open_horizon(transaction, restart_at)
             totals, open_ = latest.totals.grown(aim.n_columns), rows.leases.open
-            spending = view.prices.spending
-            given_up = None if spending is None or restart_at is not None else spending.too_dear
+            given_up = None if restart_at is not None else view.prices.spending.too_dear
             terms = target_terms(
                 self.terms, totals, rows.leases.requests, aim,
                 lambda aim: certificate.budget.all_reserved(open_, aim), certificate.plan, given_up,

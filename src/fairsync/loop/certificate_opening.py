@@ -92,11 +92,9 @@ def require_certificate(
     return made
 
 
-def terms_in_force(
-    terms: Terms, certificate: CertificateState | None, spending: Spending | None = None
-) -> Terms | None:
+def terms_in_force(terms: Terms, certificate: CertificateState | None, spending: Spending) -> Terms | None:
     """Return the terms without what floors have given up; None if that is nothing."""
-    asked, concession = terms if spending is None else spending.asked(terms), concession_of(certificate)
+    asked, concession = spending.asked(terms), concession_of(certificate)
     if concession is not None:
         asked = replace(asked, floors=np.maximum(asked.floors - grow(concession.shortfall, len(terms.floors)), 0))
     return None if asked is terms else asked

@@ -28,7 +28,7 @@ from fairsync.loop.certificate_state import CertificateState
 from fairsync.loop.concession import Concession
 from fairsync.loop.price_state import PriceState
 from fairsync.loop.promise_costs import PromiseCosts
-from fairsync.loop.spending import Spending
+from fairsync.loop.spending import NO_LIMITS, Spending
 from fairsync.policies import Sample, Terms
 from fairsync.policies.serialization import dump_state, dump_value, load_state, load_value
 
@@ -54,15 +54,15 @@ class SavedPrices:
         The policy's state, its prices and the price batch under way.
     certificate : CertificateState or None
         The certificate; None for floors of groups.
-    spending : Spending or None
-        What promises may cost, and which floors are given up for that; None without limits.
+    spending : Spending
+        What promises may cost, and which floors are given up for that.
     """
 
     terms: Terms
     totals: Totals
     price_state: PriceState
     certificate: CertificateState | None = None
-    spending: Spending | None = None
+    spending: Spending = NO_LIMITS
 
     @classmethod
     def of(cls, terms: Terms, loop: LoopState) -> SavedPrices:
@@ -82,7 +82,8 @@ class SavedPrices:
         if not isinstance(saved, cls):
             raise InvalidInputError("the policy's state cannot be read: it holds no prices.")
         state = load_state(policy, saved.price_state.state.tobytes())
-        return replace(saved, price_state=replace(saved.price_state, state=state))
+        spending = saved.spending or NO_LIMITS  # earlier versions saved None for no limits
+        return replace(saved, price_state=replace(saved.price_state, state=state), spending=spending)
 
     def continued(self, policy: Policy, terms: Terms, totals: Totals) -> PriceState:
         """Return the prices with which a loop continues under these terms, after these counts."""
@@ -186,9 +187,7 @@ class PriceSaver:
             found = PriceState.of(self._policy, state)
         else:
             found = saved.continued(self._policy, terms, loop.progress.totals)
-            if spending is not None and saved.spending is not None:
-                known = saved.spending
-                spending = replace(spending, last_relevance=known.last_relevance, seen=known.seen)
+            spending = replace(spending, last_relevance=saved.spending.last_relevance, seen=saved.spending.seen)
         if len(found.prices) != len(terms.floors):
             raise InvalidInputError(f"it has {len(found.prices)} groups, and the catalog has {len(terms.floors)}.")
         return replace(loop, price_state=found, spending=spending)

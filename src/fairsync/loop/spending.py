@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fairsync.ledger import Totals
     from fairsync.policies import Terms
     from fairsync.policies.base import Counts, Floats
+    from fairsync.promises.certificate import Certified
 
 # Floors do not come back when they would need exposures at more than this many times the pace of a whole horizon: in a
 # hurry they cost more than before.
@@ -81,10 +82,22 @@ class Spending:
     back_at: int = 0
     has_changed: bool = False
 
-    @classmethod
-    def of(cls, terms: Terms, budget: float | None) -> Spending | None:
-        """Return the limits; None if there are none."""
-        return None if budget is None and terms.max_prices is None else cls(budget)
+    def recorded(
+        self, last_relevance: float | None, requests: int, certified: Certified | None, totals: Totals
+    ) -> Spending:
+        """Return the state after requests that were served, and counted in these totals.
+
+        Parameters
+        ----------
+        last_relevance, certified
+            As :func:`fairsync.loop.serving.serve` returned them.
+        requests, totals
+            The number of these requests, and the totals of the horizon after them.
+        """
+        spending = self if last_relevance is None or not requests else self.observed(last_relevance, requests)
+        if certified is None or certified.too_dear is None:
+            return spending
+        return spending.refused(grow(certified.too_dear, len(totals.exposures)), totals)
 
     def observed(self, last_relevance: float, requests: int) -> Spending:
         """Return the state after requests whose last candidates have this relevance in total."""
@@ -114,13 +127,16 @@ class Spending:
         """Return the state under another model, of whose scores nothing is known."""
         return replace(self, last_relevance=0.0, seen=0.0)
 
-    def grown(self, n_promises: int) -> Spending:
-        """Return the same state with more promises."""
+    def under(self, terms: Terms) -> Spending:
+        """Return the state under other terms, which may have more promises. Without a limit, none is too dear."""
+        n, highest = len(terms.floors), terms.max_prices
+        is_limited = np.zeros(n, dtype=bool) if highest is None else np.isfinite(highest)
+        since, too_dear = _fitting(self.since, n, -1), _fitting(self.too_dear, n, False)
         return replace(
             self,
-            since=None if self.since is None else _grown(self.since, n_promises, -1),
-            unit_costs=None if self.unit_costs is None else grow(self.unit_costs, n_promises),
-            too_dear=None if self.too_dear is None else _grown(self.too_dear, n_promises, False),
+            since=None if since is None else np.where(is_limited | self.gave_way(terms), since, -1),
+            unit_costs=_fitting(self.unit_costs, n, 0.0),
+            too_dear=None if too_dear is None else too_dear & is_limited,
         )
 
     def gave_way(self, terms: Terms) -> NDArray[np.bool_]:
@@ -218,5 +234,12 @@ def check_budget(budget: object) -> float | None:
     return float(budget)
 
 
-def _grown(values: NDArray[Any], n: int, fill: int | bool) -> NDArray[Any]:
-    return np.concatenate([values, np.full(n - len(values), fill, dtype=values.dtype)])
+def _fitting(values: NDArray[Any] | None, n: int, fill: float) -> NDArray[Any] | None:
+    """Return the values of n promises, of which the last may be new."""
+    if values is None:
+        return None
+    return np.concatenate([values[:n], np.full(max(n - len(values), 0), fill, dtype=values.dtype)])
+
+
+# What promises may cost without limits, at the start of a horizon.
+NO_LIMITS = Spending()
