@@ -106,3 +106,28 @@ def test_the_limit_ends_with_the_horizon(price: float) -> None:
         front = fs.FrontEnd(make_catalog(), coordinator)
         front.retrieve(make_users(REQUESTS))
         assert ("far" in coordinator.report().gave_way) == (price == 0.2)
+
+
+def limit_of(coordinator: fs.Coordinator) -> float | None:
+    """Return the highest subsidy of the first promise, as front ends get it; None if its unit is not known."""
+    lease = coordinator.lease(1)
+    coordinator.release(lease.number)
+    return None if lease.batch.highest is None else float(lease.batch.highest[0])
+
+
+def test_requests_that_are_answered_twice_do_not_change_the_unit_of_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another front end answers most of them between lease and settlement."""
+    promises, catalog = [fs.Promise({"place": "far"}, 100, max_price=0.2)], make_catalog()
+    coordinator = fs.Coordinator(catalog, k=K, promises=promises, horizon=REQUESTS)
+    one, other = fs.FrontEnd(catalog, coordinator), fs.FrontEnd(catalog, coordinator)
+    users, ids, settle = np.repeat(make_users(1), 10, axis=0), [str(number) for number in range(10)], coordinator.settle
+
+    def settle_late(number: int, settlement: Any) -> Any:
+        monkeypatch.undo()
+        other.retrieve(users[:9], request_ids=ids[:9])
+        return settle(number, settlement)
+
+    monkeypatch.setattr(coordinator, "settle", settle_late)
+    one.retrieve(users, request_ids=ids)
+    assert coordinator.totals().requests == 10
+    assert limit_of(coordinator) == pytest.approx(0.2 * np.sort(catalog.embeddings @ users[0])[-K])

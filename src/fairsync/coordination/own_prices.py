@@ -97,9 +97,10 @@ class OwnPrices:
 
     def record(self, totals: Totals, settlement: Settlement) -> None:
         """Learn from the requests of a lease, whose entry is as it counts."""
-        entry, relevance = settlement.entry, settlement.last_relevance
-        self.price_state = self.price_state.record(self.policy, entry, settlement.sample, slots=settlement.slots)
-        self.spending = self.spending.recorded(relevance, entry.requests, settlement.certified, totals)
+        self.price_state = self.price_state.record(
+            self.policy, settlement.entry, settlement.sample, slots=settlement.slots
+        )
+        self.spending = self.spending.recorded(settlement.last_relevance, settlement.certified, totals)
 
     def adopt(self, before: Terms, terms: Terms) -> None:
         """Continue under another promise. What the policy has learnt holds on if only targets have changed a little."""

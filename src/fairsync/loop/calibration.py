@@ -45,7 +45,7 @@ def calibrate(
         sample = make_sample(terms.k, catalog.group_of[hits.rows], hits)
         if terms.max_prices is not None and not spending.seen:
             last = np.partition(hits.relevance, -terms.k, axis=1)[:, -terms.k]
-            spending = spending.observed(float(last.sum()), len(last))
+            spending = spending.observed(float(last.mean()), len(last))
         feedback = Feedback(0, zeros, exposures, left, sample, highest=spending.highest(terms))
         learnt = learn(price_state.state, terms, feedback)
         price_state = price_state.with_state(policy, learnt, terms.n_atoms)

@@ -203,7 +203,7 @@ class LoopState:
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         reached: NDArray[np.int64] | None = None,
-        last_relevance: float | None = None,
+        last_relevance: tuple[float, int] | None = None,
     ) -> tuple[LoopState, Entry]:
         """Count the answers to some requests; return also the entry as the ledger has to record it.
 
@@ -223,7 +223,7 @@ class LoopState:
         if certificate is not None and certified is not None:
             certificate = certificate.after(certified).reaching(reached)
         price_state = self.price_state.record(policy, entry, sample, costs, slots)
-        spending = self.spending.recorded(last_relevance, entry.requests, certified, progress.totals)
+        spending = self.spending.recorded(last_relevance, certified, progress.totals)
         return LoopState(progress, price_state, certificate, self.goal, spending), entry
 
     def certified(
@@ -250,7 +250,7 @@ class LoopState:
         before = self.certificate
         if before is None:
             return self
-        spending = self.spending.recorded(None, 0, certified, self.progress.totals)
+        spending = self.spending.recorded(None, certified, self.progress.totals)
         terms = spending.asked(terms)
         plans = [before.plan]
         if certified is not None and len(certified.plan) == len(before.plan):

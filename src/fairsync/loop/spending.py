@@ -8,7 +8,7 @@ per exposure that they had when they gave way, beside what is in force; but not 
 and not if they would need exposures at more than 1.5 times the pace of a whole horizon.
 
 **Highest prices.** A subsidy is at most ``max_price`` times the mean relevance of the last candidate of plain
-retrieval, a running mean over the latest requests, so that it means the same under another model. The guard fills no
+retrieval, a running mean over the latest full lists, so that it means the same under another model. The guard fills no
 slot for a floor at a higher cost: the floor leaves the certificate for the rest of the horizon, and rests on its price.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # Floors do not come back when they would need exposures at more than this many times the pace of a whole horizon: in a
 # hurry they cost more than before.
 _PACE = 1.5
-# Requests over which the mean relevance of the last candidate is taken, about.
+# Full lists over which the mean relevance of the last candidate is taken, about.
 _MEMORY = 2048
 # A price within this part of its limit is at the limit.
 _CLOSE = 0.05
@@ -50,7 +50,7 @@ class Spending:
     budget : float or None
         The part of the relevance that all promises together may cost; None for no limit.
     last_relevance, seen : float
-        Mean relevance of the last candidate, and the number of requests it is the mean of, at most 2,048.
+        Mean relevance of the last candidate, and the number of full lists it is the mean of, at most 2,048.
     cut : int or None
         Floors of this priority, and of those after it, have given way to the budget; None if none has.
     since : numpy.ndarray or None
@@ -83,7 +83,7 @@ class Spending:
     has_changed: bool = False
 
     def recorded(
-        self, last_relevance: float | None, requests: int, certified: Certified | None, totals: Totals
+        self, last_relevance: tuple[float, int] | None, certified: Certified | None, totals: Totals
     ) -> Spending:
         """Return the state after requests that were served, and counted in these totals.
 
@@ -91,18 +91,18 @@ class Spending:
         ----------
         last_relevance, certified
             As :func:`fairsync.loop.serving.serve` returned them.
-        requests, totals
-            The number of these requests, and the totals of the horizon after them.
+        totals
+            The totals of the horizon after these requests.
         """
-        spending = self if last_relevance is None or not requests else self.observed(last_relevance, requests)
+        spending = self if last_relevance is None else self.observed(*last_relevance)
         if certified is None or certified.too_dear is None:
             return spending
         return spending.refused(grow(certified.too_dear, len(totals.exposures)), totals)
 
-    def observed(self, last_relevance: float, requests: int) -> Spending:
-        """Return the state after requests whose last candidates have this relevance in total."""
-        seen = self.seen + requests
-        mean = self.last_relevance + (last_relevance / requests - self.last_relevance) * (requests / seen)
+    def observed(self, last_relevance: float, lists: int) -> Spending:
+        """Return the state after a number of full lists whose last candidates have this mean relevance."""
+        seen = self.seen + lists
+        mean = self.last_relevance + (last_relevance - self.last_relevance) * (lists / seen)
         return replace(self, last_relevance=mean, seen=min(seen, _MEMORY))
 
     def highest(self, terms: Terms) -> Floats | None:
@@ -112,7 +112,7 @@ class Spending:
         --------
         >>> from fairsync.policies import Terms
         >>> terms = Terms(np.array([5, 5]), np.array([2, 2]), 2, 9, 1, max_prices=np.array([0.5, np.inf]))
-        >>> Spending().observed(8.0, 10).highest(terms).tolist()
+        >>> Spending().observed(0.8, 10).highest(terms).tolist()
         [0.4, inf]
         """
         if terms.max_prices is None or not self.seen:
