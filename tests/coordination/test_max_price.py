@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import fairsync as fs
+from fairsync.search import make_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 K, REQUESTS = 4, 400
 
@@ -131,3 +133,38 @@ def test_requests_that_are_answered_twice_do_not_change_the_unit_of_the_limit(mo
     one.retrieve(users, request_ids=ids)
     assert coordinator.totals().requests == 10
     assert limit_of(coordinator) == pytest.approx(0.2 * np.sort(catalog.embeddings @ users[0])[-K])
+
+
+@pytest.fixture(params=["local", "shared"])
+def open_limited(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], fs.Coordinator]:
+    """Open coordinators with a promise that is too dear, one after the other over the same ledger."""
+    url = request.getfixturevalue("url") if request.param == "shared" else f"sqlite:///{tmp_path / 'ledger.db'}"
+    promises = [fs.Promise({"place": "far"}, 300, max_price=0.05)]
+
+    def open_() -> fs.Coordinator:
+        return fs.Coordinator(make_catalog(), k=K, promises=promises, horizon=100, batch_size=10, ledger=url)
+
+    return open_
+
+
+def test_a_coordinator_whose_floors_gave_way_can_be_replaced(open_limited: Callable[[], fs.Coordinator]) -> None:
+    """The requests that are left could not deliver what was given up."""
+    with open_limited() as first:
+        fs.FrontEnd(make_catalog(), first).retrieve(make_users(90))
+        gave_way = first.report().gave_way
+        assert gave_way["place=far"].exposures > 10 * K
+        limit = limit_of(first)
+    with open_limited() as second:
+        assert second.report().gave_way == gave_way
+        assert limit_of(second) == limit
+        fs.FrontEnd(make_catalog(), second).retrieve(make_users(5))
+        assert second.report().gave_way
+
+
+def test_the_unit_of_the_limit_is_learnt_from_past_requests(open_limited: Callable[[], fs.Coordinator]) -> None:
+    catalog = make_catalog()
+    with open_limited() as coordinator:
+        assert limit_of(coordinator) is None
+        coordinator.calibrate(make_users(50), catalog, make_index("exact", catalog))
+        fifth = np.sort(make_users(50) @ catalog.embeddings.T, axis=1)[:, -K]
+        assert limit_of(coordinator) == pytest.approx(0.05 * fifth.mean(), rel=0.01)

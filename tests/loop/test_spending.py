@@ -11,6 +11,7 @@ import pytest
 
 import fairsync as fs
 from fairsync.loop.loop_state import LoopState
+from fairsync.loop.spending import Spending
 
 K, HORIZON = 8, 480
 
@@ -137,7 +138,7 @@ def test_short_lists_do_not_change_the_unit_of_the_limit(shorts: int) -> None:
     promises = [fs.Promise({"rare": True}, at_least=1, max_price=0.1)]
     retriever = fs.FairRetriever(catalog, k=5, horizon=1000, promises=promises)
     where = [{"rare": True} if row % 10 < shorts else None for row in range(40)]
-    retriever.retrieve(np.ones((40, 4)), where=where)  # type: ignore[arg-type]
+    retriever.retrieve(np.ones((40, 4)), where=where)
     fifth = np.sort(catalog.embeddings.sum(axis=1))[-5]
     spending = state_of(retriever).spending
     assert spending.last_relevance == pytest.approx(fifth)
@@ -253,6 +254,77 @@ def test_a_ledger_keeps_what_the_last_candidate_is_worth(tmp_path: Path) -> None
     with fs.FairRetriever(market.catalog, **given) as second:
         again = state_of(second).spending
     assert again.last_relevance == spending.last_relevance
+
+
+GIVING_UP = pytest.mark.parametrize(
+    "limited",
+    [
+        {"promises": [fs.Promise({"provider": "far"}, at_least=300, max_price=0.05)]},
+        {"promises": [fs.Promise({"provider": "far"}, at_least=300)], "budget": 0.01},
+        {"floors": {"far": 300}, "budget": 0.01},
+    ],
+    ids=["max_price", "budget", "budget for floors"],
+)
+
+
+@GIVING_UP
+def test_a_retriever_whose_floors_gave_way_continues_over_its_ledger(limited: dict[str, Any], tmp_path: Path) -> None:
+    """The requests that are left could not deliver what was given up."""
+    whole = distant(**limited)
+    expected = whole.retrieve(users_near(95)).ids
+    limited = {**limited, "ledger": f"sqlite:///{tmp_path / 'ledger.db'}"}
+    with distant(**limited) as first:
+        found, gave_way = first.retrieve(users_near(90)).ids, first.report().gave_way
+    with distant(**limited) as second:
+        assert second.report().gave_way == gave_way != {}
+        found = np.concatenate([found, second.retrieve(users_near(5)).ids])
+        assert (found == expected).all()
+        assert second.report() == whole.report()
+
+
+@GIVING_UP
+def test_floors_that_gave_way_are_saved_at_once(limited: dict[str, Any], tmp_path: Path) -> None:
+    """So that a process which follows a crash knows them, also before the next save is due."""
+    limited = {**limited, "ledger": f"sqlite:///{tmp_path / 'ledger.db'}", "save_seconds": 1e6}
+    first = distant(**limited)
+    for _ in range(9):
+        first.retrieve(users_near(10))
+    first.ledger.close()
+    second = distant(**limited)
+    assert second.report().gave_way
+    second.retrieve(users_near(11))  # the last one is of the next horizon, in which nothing is given up yet
+    second.ledger.close()
+    with distant(**limited) as third:
+        assert state_of(third).spending.given_up == Spending().given_up
+        assert third.report().requests == 1
+
+
+def test_without_the_budget_floors_that_gave_way_to_it_come_back(tmp_path: Path) -> None:
+    market = Market()
+    given: dict[str, Any] = {"k": K, "horizon": HORIZON, "floors": {"rare": 384}}
+    given["ledger"] = f"sqlite:///{tmp_path / 'ledger.db'}"
+    with fs.FairRetriever(market.catalog, budget=0.001, **given) as first:
+        first.retrieve(market.users[:100])
+        assert first.report().gave_way
+    with fs.FairRetriever(market.catalog, **given) as second:
+        assert not second.report().gave_way
+        second.retrieve(market.users[100:])
+        assert second.report().esp == 1.0
+
+
+@GIVING_UP
+def test_promises_can_be_changed_while_others_have_given_way(limited: dict[str, Any]) -> None:
+    retriever = distant(**limited)
+    retriever.retrieve(users_near(90))
+    if "floors" in limited:
+        retriever.promise({"far": 300, "near": 40})
+    else:
+        retriever.promise(promises=[*limited["promises"], fs.Promise({"provider": "near"}, at_least=40)])
+    assert retriever.report().gave_way
+    retriever.retrieve(users_near(10))
+    report = retriever.report()
+    near = next(label for label in report.floors if "near" in str(label))
+    assert report.exposures[near] >= report.floors[near] > 0
 
 
 @pytest.mark.parametrize("budget", [0, 1, -0.1, 1.5, True, "1%", float("nan")])

@@ -16,6 +16,7 @@ from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.loop.certificate_opening import open_certificate
 from fairsync.loop.certificate_state import CertificateState
 from fairsync.loop.loop_state import LoopState
+from fairsync.loop.spending import NO_LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from fairsync.coordination.targets import Targets
     from fairsync.ledger import Entry, Ledger, Totals
     from fairsync.ledger.audit import AuditRecord
-    from fairsync.loop.price_state import PriceState
     from fairsync.loop.promise_costs import PromiseCosts
+    from fairsync.loop.spending import Spending
     from fairsync.policies import Policy, Terms
     from fairsync.promises import Promise
 
@@ -49,6 +50,8 @@ class LocalState:
         The promise, its groups, and the policy that makes prices.
     lease_seconds
         Seconds after which an open lease expires.
+    spending
+        What promises may cost, and which floors have been given up for that in the horizon under way.
     allow_infeasible
         Whether to continue where floors can no longer be met.
     clock
@@ -62,6 +65,7 @@ class LocalState:
         terms: Terms,
         policy: Policy,
         lease_seconds: float,
+        spending: Spending = NO_LIMITS,
         *,
         allow_infeasible: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -69,21 +73,16 @@ class LocalState:
         self.ledger, self.groups, self.terms, self.policy = ledger, groups, terms, policy
         self.lease_seconds, self._clock = lease_seconds, clock
         check_labels(ledger, groups.labels)
-        self.loop = LoopState.open(terms, policy, ledger.totals(), allow_infeasible=allow_infeasible)
+        self.loop = LoopState.open(terms, policy, ledger.totals(), spending, allow_infeasible=allow_infeasible)
         save_labels(ledger, groups.labels)
         first = secrets.randbits(38) * _LEASES_PER_COORDINATOR
         self.leases = LeaseTable(first=first, issued=first)
         self._deadlines: dict[int, float] = {}
         self._refused: tuple[int, ...] = ()  # the latest lost leases that were not settled because of caps
 
-    @property
-    def price_state(self) -> PriceState:
-        """The policy's state and prices."""
-        return self.loop.price_state
-
-    @price_state.setter
-    def price_state(self, price_state: PriceState) -> None:
-        self.loop = replace(self.loop, price_state=price_state)
+    def learn(self, loop: LoopState) -> None:
+        """Take the prices, and what promises may cost, of a loop that was made from this one."""
+        self.loop = loop
 
     def refresh(self) -> None:
         """No-op: a local state has a single writer."""
@@ -201,7 +200,7 @@ class LocalState:
 
         The targets are in memory: values are saved first, so that nothing changes if that fails.
         """
-        progress, price_state, before = self.loop.progress, self.price_state, self.terms
+        progress, price_state, before = self.loop.progress, self.loop.price_state, self.terms
         if since is not None:
             targets = targets.less(counted_since(since, progress.totals))
         if restart_at is not None:

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from fairsync.ledger import Entry, Totals
     from fairsync.ledger.audit import AuditRecord
     from fairsync.ledger.database import Transaction
-    from fairsync.loop.price_state import PriceState
     from fairsync.policies import Terms
     from fairsync.promises import Promise
 
@@ -93,19 +92,14 @@ class SharedState:
         return self._view.terms
 
     @property
-    def price_state(self) -> PriceState:
-        """The policy's state and prices."""
-        return self._view.prices.price_state
-
-    @price_state.setter
-    def price_state(self, price_state: PriceState) -> None:
-        self._view.prices.price_state = price_state
-
-    @property
     def loop(self) -> LoopState:
         """The state of the loop."""
-        view = self._view
-        return LoopState(view.rows.progress, self.price_state, view.certificate.state, None, view.prices.spending)
+        view, prices = self._view, self._view.prices
+        return LoopState(view.rows.progress, prices.price_state, view.certificate.state, None, prices.spending)
+
+    def learn(self, loop: LoopState) -> None:
+        """Take the prices, and what promises may cost, of a loop that was made from this one."""
+        self._view.prices.price_state, self._view.prices.spending = loop.price_state, loop.spending
 
     def refresh(self) -> None:
         """Read what other coordinators have written."""

@@ -85,9 +85,9 @@ class LoopState:
         terms: Terms,
         policy: Policy,
         totals: Totals,
+        spending: Spending = NO_LIMITS,
         *,
         allow_infeasible: bool = False,
-        budget: float | None = None,
     ) -> LoopState:
         """Return the state that continues a horizon with these totals.
 
@@ -97,23 +97,23 @@ class LoopState:
             The promise, and the policy that makes prices for it.
         totals
             Totals of the horizon under way, from the ledger.
+        spending
+            What promises may cost, and which floors have been given up for that in this horizon.
         allow_infeasible
             Continue with a warning where floors can no longer be met, as after an outage: where promises may overlap,
             those of the lowest priority give way. Refused by default.
-        budget
-            The part of the relevance that all promises together may cost; None for no limit.
         """
+        asked = spending.asked(terms)
         try:
-            check_reachable(terms, totals, keeps_floors=policy.keeps_floors and terms.membership is None)
+            check_reachable(asked, totals, keeps_floors=policy.keeps_floors and terms.membership is None)
         except InvalidInputError as error:
             if not allow_infeasible or len(totals.exposures) != len(terms.floors):
                 raise
             _log.warning("continuing all the same: %s", error)
         costs = None if totals.requests else PromiseCosts.zero(len(terms.floors))
         progress = Progress(totals)
-        certificate = require_certificate(progress, terms, policy, gives_way=allow_infeasible)
+        certificate = require_certificate(progress, asked, policy, gives_way=allow_infeasible)
         price_state = PriceState.of(policy, policy.start(terms), costs=costs)
-        spending = Spending(budget)
         return cls(progress, price_state, certificate, terms_in_force(terms, certificate, spending), spending)
 
     def begin(
@@ -332,22 +332,21 @@ class LoopState:
         spending = self.spending.under(terms)
         if start is not None:
             spending = spending.forgetful()
+        asked, is_over = spending.asked(terms), self.progress.is_over(before)
         if terms.membership is not None:
-            check_reachable(terms, progress.totals, keeps_floors=False, is_over=self.progress.is_over(before))
+            check_reachable(terms, progress.totals, keeps_floors=False, is_over=is_over)
             check_caps(progress, terms, before)
-            asked = spending.asked(terms)
             if late:
                 is_late = np.arange(len(terms.floors)) >= len(before.floors)
                 asked = replace(asked, priorities=np.where(asked.order > 0, 2 * asked.order + is_late, 0))
             certificate = require_certificate(progress, asked, policy, self.certificate, gives_way=gives_way or late)
             goal = terms_in_force(terms, certificate, spending)
             return LoopState(progress, price_state, certificate, goal, spending)
+        known = self.spending.asked(before)
         was_lost = before.auto_restart and not can_be_met(
-            self.progress.missing(before), self.progress.left(before), before
+            self.progress.missing(known), self.progress.left(known), known
         )
         is_same = terms.horizon == before.horizon and (terms.floors[: len(before.floors)] == before.floors).all()
         if not (was_lost and is_same):
-            check_reachable(
-                terms, progress.totals, keeps_floors=policy.keeps_floors, is_over=self.progress.is_over(before)
-            )
+            check_reachable(asked, progress.totals, keeps_floors=policy.keeps_floors, is_over=is_over)
         return LoopState(progress, price_state, None, terms_in_force(terms, None, spending), spending)

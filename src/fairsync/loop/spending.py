@@ -139,6 +139,15 @@ class Spending:
             too_dear=None if too_dear is None else too_dear & is_limited,
         )
 
+    def within(self, budget: float | None) -> Spending:
+        """Return the state under another budget. Without one, no floor gives way to it."""
+        return replace(self, budget=budget, cut=None if budget is None else self.cut)
+
+    @property
+    def given_up(self) -> tuple[int | None, bytes]:
+        """Which floors are given up, as a value to compare."""
+        return self.cut, b"" if self.too_dear is None or not self.too_dear.any() else self.too_dear.tobytes()
+
     def gave_way(self, terms: Terms) -> NDArray[np.bool_]:
         """Return (P,) the floors that have given way to the budget."""
         if self.cut is None:
