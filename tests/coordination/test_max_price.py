@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -135,16 +137,21 @@ def test_requests_that_are_answered_twice_do_not_change_the_unit_of_the_limit(mo
     assert limit_of(coordinator) == pytest.approx(0.2 * np.sort(catalog.embeddings @ users[0])[-K])
 
 
+def make_limited(url: str, *more: fs.Promise, **settings: Any) -> fs.Coordinator:
+    promises = [fs.Promise({"place": "far"}, 300, max_price=0.05), *more]
+    return fs.Coordinator(make_catalog(), k=K, promises=promises, horizon=100, batch_size=10, ledger=url, **settings)
+
+
 @pytest.fixture(params=["local", "shared"])
 def open_limited(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], fs.Coordinator]:
     """Open coordinators with a promise that is too dear, one after the other over the same ledger."""
     url = request.getfixturevalue("url") if request.param == "shared" else f"sqlite:///{tmp_path / 'ledger.db'}"
-    promises = [fs.Promise({"place": "far"}, 300, max_price=0.05)]
+    return partial(make_limited, url)
 
-    def open_() -> fs.Coordinator:
-        return fs.Coordinator(make_catalog(), k=K, promises=promises, horizon=100, batch_size=10, ledger=url)
 
-    return open_
+@pytest.fixture
+def open_shared(url: str) -> Callable[..., fs.Coordinator]:
+    return partial(make_limited, url)
 
 
 def test_a_coordinator_whose_floors_gave_way_can_be_replaced(open_limited: Callable[[], fs.Coordinator]) -> None:
@@ -159,6 +166,36 @@ def test_a_coordinator_whose_floors_gave_way_can_be_replaced(open_limited: Calla
         assert limit_of(second) == limit
         fs.FrontEnd(make_catalog(), second).retrieve(make_users(5))
         assert second.report().gave_way
+
+
+@pytest.mark.parametrize("is_leased", [False, True])
+def test_promises_can_be_changed_while_others_have_given_way(
+    open_limited: Callable[[], fs.Coordinator], is_leased: bool
+) -> None:
+    """What was given up cannot be met any more. Neither is it waited for, nor is the change refused for it."""
+    with open_limited() as coordinator:
+        front, promises = fs.FrontEnd(make_catalog(), coordinator), [*(coordinator.promises or ())]
+        front.retrieve(make_users(90))
+        lease = coordinator.lease(2) if is_leased else None
+        change = {"promises": [*promises, fs.Promise({"new": True}, 8)]}
+        waiting = threading.Thread(target=coordinator.promise, kwargs=change, daemon=True)
+        waiting.start()
+        waiting.join(20)
+        assert not waiting.is_alive()
+        assert list(coordinator.report().gave_way) == ["place=far"]
+        if lease is not None:
+            coordinator.release(lease.number)
+        front.retrieve(make_users(10))
+        assert coordinator.report().exposures["new=True"] >= 8
+
+
+def test_a_coordinator_takes_over_while_floors_have_given_way(open_shared: Callable[..., fs.Coordinator]) -> None:
+    with open_shared() as first:
+        fs.FrontEnd(make_catalog(), first).retrieve(make_users(90))
+    with open_shared(fs.Promise({"new": True}, 8), if_differs="take over") as second:
+        assert second.report().gave_way
+        fs.FrontEnd(make_catalog(), second).retrieve(make_users(10))
+        assert second.report().exposures["new=True"] >= 8
 
 
 def test_the_unit_of_the_limit_is_learnt_from_past_requests(open_limited: Callable[[], fs.Coordinator]) -> None:

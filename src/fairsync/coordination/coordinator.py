@@ -449,7 +449,7 @@ class Coordinator(NoCopies, Closable):
         """Replace the promise. One that cannot be kept is refused, and nothing is changed.
 
         Open leases were granted under the old promise. Blocks while they could make the new one unreachable, until they
-        are settled or expire.
+        are settled or expire. Refused if there are still such leases after twice ``lease_seconds``.
 
         Parameters
         ----------

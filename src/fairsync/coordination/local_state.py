@@ -13,10 +13,11 @@ from fairsync.coordination.targets import counted_since, has_other_shape, target
 from fairsync.errors import InvalidInputError, LostLeaseError
 from fairsync.inputs import check_k
 from fairsync.ledger.labels import check_labels, save_labels
-from fairsync.loop.certificate_opening import open_certificate
+from fairsync.loop.certificate_opening import cannot_be_kept, open_certificate
 from fairsync.loop.certificate_state import CertificateState
 from fairsync.loop.loop_state import LoopState
 from fairsync.loop.spending import NO_LIMITS
+from fairsync.promises.floors import check_reachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -166,27 +167,48 @@ class LocalState:
     def promise(
         self, groups: Groups, terms: Terms, *, may_wait: bool, promises: tuple[Promise, ...] | None = None
     ) -> bool:
-        """Replace the promise, or refuse one that cannot be kept; False if it has to wait for open leases.
+        """Replace the promise, or refuse one that cannot be kept; False if it has to be tried again.
 
-        It waits in any case: open leases are settled, or expire.
+        Parameters
+        ----------
+        groups, terms
+            The new promise.
+        may_wait
+            Whether it may be tried again if open leases could break it; they were granted under the old promise.
         """
         self._expire()
         loop, entry = self.loop.with_every_slot(groups.labels, terms)
-        if entry is not None and self.leases.open:  # their slots are not counted yet
-            return False
         loop = loop.under(terms, self.policy, self.terms)
-        if loop.certificate is not None:
-            leased, reserved = self.leases.requests, self.leases.reserved(terms)
-            certificate = open_certificate(loop.progress, terms, self.loop.certificate, leased, reserved)
-            if certificate is None:
+        if self.leases.open:
+            try:
+                loop = self._beside_leases(loop, terms, counts_slots=entry is not None)
+            except InvalidInputError:
+                if not may_wait:
+                    raise
                 return False
-            loop = replace(loop, certificate=certificate)
-        elif terms.auto_restart and self.policy.keeps_floors and not self.leases.allows(loop.progress, terms):
-            return False
         self._replace_promise(groups, terms, loop)
         if entry is not None:
             self.ledger.record([entry])
         return True
+
+    def _beside_leases(self, loop: LoopState, terms: Terms, *, counts_slots: bool) -> LoopState:
+        """Return a loop under a new promise that holds whatever the open leases deliver, or raise if there is none."""
+        if counts_slots:  # those of open leases are not counted
+            raise InvalidInputError(
+                "these caps leave too few items outside them to fill lists with, so that every slot has to be counted:"
+                " make them while no lease is open."
+            )
+        progress, asked, leased = loop.progress, loop.spending.asked(terms), self.leases.requests
+        if loop.certificate is not None:
+            reserved = self.leases.reserved(terms)
+            certificate = open_certificate(progress, asked, self.loop.certificate, leased, reserved)
+            if certificate is None:
+                raise cannot_be_kept(terms, progress.totals)
+            return replace(loop, certificate=certificate)
+        if self.policy.keeps_floors:
+            totals = replace(progress.totals, requests=progress.totals.requests + leased)
+            check_reachable(asked, totals, keeps_floors=True, is_over=False)
+        return loop
 
     def set_targets(
         self,

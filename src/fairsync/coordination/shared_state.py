@@ -35,7 +35,7 @@ from fairsync.coordination.shared_queries import CLOSE
 from fairsync.coordination.targets import counted_since, target_terms
 from fairsync.errors import InvalidInputError
 from fairsync.ledger.audit import append_audit
-from fairsync.loop.certificate_opening import check_caps
+from fairsync.loop.certificate_opening import cannot_be_kept, check_caps
 from fairsync.loop.loop_state import LoopState
 from fairsync.loop.progress import Progress
 from fairsync.promises.certificate import find_certificate
@@ -205,14 +205,12 @@ class SharedState:
         left = progress.left(terms) - rows.leases.requests
         if left <= 0 and not open_:  # the horizon is over
             progress, left = progress.restart(), terms.horizon
-        if find_certificate(terms, progress.certain_missing(terms), progress.room(terms, reserved), left) is not None:
+        asked = self._view.prices.spending.under(terms).asked(terms)
+        if find_certificate(asked, progress.certain_missing(asked), progress.room(terms, reserved), left) is not None:
             return True
         if open_ and may_wait:
             return False
-        raise InvalidInputError(
-            f"The horizon has had {totals.requests} requests, and its promises can no longer be kept together by"
-            f" request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
-        )
+        raise cannot_be_kept(terms, totals)
 
     def set_targets(
         self,
