@@ -175,7 +175,8 @@ class FairRetriever(NoCopies, Closable):
             check_labels(self.ledger, self._commitment.labels)
             anyway = gives_way or isinstance(promises, ResolvedPromises)  # saved promises were accepted before
             totals = self.ledger.totals()
-            loop = LoopState.open(self.terms, self.policy, totals, allow_infeasible=anyway, budget=self.budget)
+            spending = self._saver.spending(self.terms, totals, self.budget)
+            loop = LoopState.open(self.terms, self.policy, totals, spending, allow_infeasible=anyway)
             self._state = self._saver.load(self.terms, loop)
             save_labels(self.ledger, self._commitment.labels)
         except BaseException:

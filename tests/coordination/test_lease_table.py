@@ -7,7 +7,6 @@ from fairsync.catalog import Catalog
 from fairsync.coordination.lease_table import LeaseTable
 from fairsync.ledger import Entry, Totals
 from fairsync.loop.loop_state import LoopState
-from fairsync.loop.progress import Progress
 from fairsync.policies import make_policy
 from fairsync.promises.floors import make_terms
 
@@ -67,10 +66,3 @@ def test_leases_of_another_coordinator_are_left_to_the_ledger(number: int) -> No
     settled = LeaseTable(first=100, issued=107).settle(number, ENTRY)
     assert settled is not None
     assert settled[1].requests == 0
-
-
-def test_a_new_promise_must_be_reachable_without_open_leases() -> None:
-    progress, table = Progress(Totals.zero(2)), LeaseTable({1: 4}, issued=1)
-    assert table.allows(progress, make_terms(TWO, 1, {"a": 6}, 10, 10))
-    assert not table.allows(progress, make_terms(TWO, 1, {"a": 7}, 10, 10))
-    assert LeaseTable().allows(progress, make_terms(TWO, 1, {"a": 7}, 10, 10))

@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 
 from fairsync.catalog import Catalog
+from fairsync.coordination.coordinated_items import promise_groups
 from fairsync.coordination.lease import Lease, Settlement
 from fairsync.coordination.local_state import LocalState
 from fairsync.coordination.targets import Targets
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import Entry, MemoryLedger
+from fairsync.loop.commitment import Commitment
 from fairsync.policies import make_policy
+from fairsync.promises import Promise
 from fairsync.promises.floors import make_terms
 
 TWO = Catalog(np.eye(2), ["a", "b"])
@@ -91,8 +94,31 @@ def test_a_promise_waits_for_leases_that_could_break_it() -> None:
         terms = make_terms(TWO, 1, {"a": floor}, 10, 4)
         assert state.promise(TWO.groups, terms, may_wait=True) == done
     assert state.terms.floors.tolist() == [6, 0]
+    with pytest.raises(InvalidInputError, match="cannot be met"):
+        state.promise(TWO.groups, terms, may_wait=False)
     state.release(lease.number)
-    assert state.promise(TWO.groups, make_terms(TWO, 1, {"a": 7}, 10, 4), may_wait=True)
+    assert state.promise(TWO.groups, terms, may_wait=False)
+
+
+@pytest.mark.parametrize(
+    ("promises", "why"),
+    [
+        ([Promise({"group": "a"}, at_least=8)], "can no longer be kept together"),
+        ([Promise({"group": "a"}, at_most=5), Promise({"group": "b"}, at_most=5)], "while no lease is open"),
+    ],
+)
+def test_promises_that_open_leases_could_break_are_refused_when_they_may_not_wait(
+    promises: list[Promise], why: str
+) -> None:
+    before = Commitment.of(TWO, 1, 0, [Promise({"group": "a"}, at_least=1)], 10, 4, 0)
+    state = LocalState(MemoryLedger(1), promise_groups(before), before.terms, make_policy("guaranteed"), 30.0)
+    state.settle(leased(state).number, Settlement(Entry(np.array([1]), 1, 1.0, 0.0)))
+    lease, after = leased(state, 4), before.changed(TWO, None, promises)
+    assert not state.promise(promise_groups(after), after.terms, may_wait=True)
+    with pytest.raises(InvalidInputError, match=why):
+        state.promise(promise_groups(after), after.terms, may_wait=False)
+    state.release(lease.number)
+    assert state.promise(promise_groups(after), after.terms, may_wait=False)
 
 
 def test_targets_start_a_new_horizon_and_add_groups() -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import fairsync as fs
+from fairsync.search import make_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 K, REQUESTS = 4, 400
 
@@ -106,3 +110,98 @@ def test_the_limit_ends_with_the_horizon(price: float) -> None:
         front = fs.FrontEnd(make_catalog(), coordinator)
         front.retrieve(make_users(REQUESTS))
         assert ("far" in coordinator.report().gave_way) == (price == 0.2)
+
+
+def limit_of(coordinator: fs.Coordinator) -> float | None:
+    """Return the highest subsidy of the first promise, as front ends get it; None if its unit is not known."""
+    lease = coordinator.lease(1)
+    coordinator.release(lease.number)
+    return None if lease.batch.highest is None else float(lease.batch.highest[0])
+
+
+def test_requests_that_are_answered_twice_do_not_change_the_unit_of_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another front end answers most of them between lease and settlement."""
+    promises, catalog = [fs.Promise({"place": "far"}, 100, max_price=0.2)], make_catalog()
+    coordinator = fs.Coordinator(catalog, k=K, promises=promises, horizon=REQUESTS)
+    one, other = fs.FrontEnd(catalog, coordinator), fs.FrontEnd(catalog, coordinator)
+    users, ids, settle = np.repeat(make_users(1), 10, axis=0), [str(number) for number in range(10)], coordinator.settle
+
+    def settle_late(number: int, settlement: Any) -> Any:
+        monkeypatch.undo()
+        other.retrieve(users[:9], request_ids=ids[:9])
+        return settle(number, settlement)
+
+    monkeypatch.setattr(coordinator, "settle", settle_late)
+    one.retrieve(users, request_ids=ids)
+    assert coordinator.totals().requests == 10
+    assert limit_of(coordinator) == pytest.approx(0.2 * np.sort(catalog.embeddings @ users[0])[-K])
+
+
+def make_limited(url: str, *more: fs.Promise, **settings: Any) -> fs.Coordinator:
+    promises = [fs.Promise({"place": "far"}, 300, max_price=0.05), *more]
+    return fs.Coordinator(make_catalog(), k=K, promises=promises, horizon=100, batch_size=10, ledger=url, **settings)
+
+
+@pytest.fixture(params=["local", "shared"])
+def open_limited(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], fs.Coordinator]:
+    """Open coordinators with a promise that is too dear, one after the other over the same ledger."""
+    url = request.getfixturevalue("url") if request.param == "shared" else f"sqlite:///{tmp_path / 'ledger.db'}"
+    return partial(make_limited, url)
+
+
+@pytest.fixture
+def open_shared(url: str) -> Callable[..., fs.Coordinator]:
+    return partial(make_limited, url)
+
+
+def test_a_coordinator_whose_floors_gave_way_can_be_replaced(open_limited: Callable[[], fs.Coordinator]) -> None:
+    """The requests that are left could not deliver what was given up."""
+    with open_limited() as first:
+        fs.FrontEnd(make_catalog(), first).retrieve(make_users(90))
+        gave_way = first.report().gave_way
+        assert gave_way["place=far"].exposures > 10 * K
+        limit = limit_of(first)
+    with open_limited() as second:
+        assert second.report().gave_way == gave_way
+        assert limit_of(second) == limit
+        fs.FrontEnd(make_catalog(), second).retrieve(make_users(5))
+        assert second.report().gave_way
+
+
+@pytest.mark.parametrize("is_leased", [False, True])
+def test_promises_can_be_changed_while_others_have_given_way(
+    open_limited: Callable[[], fs.Coordinator], is_leased: bool
+) -> None:
+    """What was given up cannot be met any more. Neither is it waited for, nor is the change refused for it."""
+    with open_limited() as coordinator:
+        front, promises = fs.FrontEnd(make_catalog(), coordinator), [*(coordinator.promises or ())]
+        front.retrieve(make_users(90))
+        lease = coordinator.lease(2) if is_leased else None
+        change = {"promises": [*promises, fs.Promise({"new": True}, 8)]}
+        waiting = threading.Thread(target=coordinator.promise, kwargs=change, daemon=True)
+        waiting.start()
+        waiting.join(20)
+        assert not waiting.is_alive()
+        assert list(coordinator.report().gave_way) == ["place=far"]
+        if lease is not None:
+            coordinator.release(lease.number)
+        front.retrieve(make_users(10))
+        assert coordinator.report().exposures["new=True"] >= 8
+
+
+def test_a_coordinator_takes_over_while_floors_have_given_way(open_shared: Callable[..., fs.Coordinator]) -> None:
+    with open_shared() as first:
+        fs.FrontEnd(make_catalog(), first).retrieve(make_users(90))
+    with open_shared(fs.Promise({"new": True}, 8), if_differs="take over") as second:
+        assert second.report().gave_way
+        fs.FrontEnd(make_catalog(), second).retrieve(make_users(10))
+        assert second.report().exposures["new=True"] >= 8
+
+
+def test_the_unit_of_the_limit_is_learnt_from_past_requests(open_limited: Callable[[], fs.Coordinator]) -> None:
+    catalog = make_catalog()
+    with open_limited() as coordinator:
+        assert limit_of(coordinator) is None
+        coordinator.calibrate(make_users(50), catalog, make_index("exact", catalog))
+        fifth = np.sort(make_users(50) @ catalog.embeddings.T, axis=1)[:, -K]
+        assert limit_of(coordinator) == pytest.approx(0.05 * fifth.mean(), rel=0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import InvalidInputError
-from fairsync.ledger import Ledger, MemoryLedger, SqlLedger
+from fairsync.ledger import Ledger, MemoryLedger, SqlLedger, Totals
+from fairsync.loop.loop_state import LoopState
+from fairsync.loop.saved_prices import SavedPrices
 from fairsync.policies import POLICIES, Guaranteed, Terms
 from fairsync.policies.serialization import dump_state
 from fairsync.retriever import FairRetriever
@@ -208,3 +211,11 @@ def test_a_state_that_cannot_be_saved_is_refused_at_the_start(tmp_path: Path, ca
 def test_seconds_below_zero_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="save_seconds must be a number of seconds, 0 or more, got -1"):
         FairRetriever(small_world().catalog, k=4, save_seconds=-1)
+
+
+def test_prices_that_an_earlier_version_saved_without_limits_can_be_read() -> None:
+    """They hold None in place of what promises may cost."""
+    policy, terms = Guaranteed(), Terms(np.array([5, 5]), np.array([2, 2]), k=2, horizon=10, batch_size=1)
+    saved = SavedPrices.of(terms, LoopState.open(terms, policy, Totals.zero(2)))
+    data = replace(saved, spending=None).dump(policy)  # type: ignore[arg-type]
+    assert SavedPrices.load(policy, data).spending.asked(terms) is terms

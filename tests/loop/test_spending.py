@@ -11,6 +11,7 @@ import pytest
 
 import fairsync as fs
 from fairsync.loop.loop_state import LoopState
+from fairsync.loop.spending import Spending
 
 K, HORIZON = 8, 480
 
@@ -40,6 +41,18 @@ def share(report: fs.Report) -> float:
     return report.cost / (report.relevance + report.cost)
 
 
+def distant(**options: Any) -> fs.FairRetriever:
+    """Return a retriever over two providers, of which one is hardly ever relevant."""
+    vectors = 0.001 * np.random.default_rng(0).normal(size=(60, 4))
+    vectors[:, 0] += np.repeat([1.0, 0.01], 30)
+    catalog = fs.Catalog(vectors, {"provider": ["near"] * 30 + ["far"] * 30})
+    return fs.FairRetriever(catalog, k=5, horizon=100, batch_size=10, **options)
+
+
+def users_near(n: int) -> npt.NDArray[np.float64]:
+    return np.tile([1.0, 0.0, 0.0, 0.0], (n, 1))
+
+
 def state_of(retriever: fs.FairRetriever) -> LoopState:
     return retriever._state
 
@@ -57,7 +70,7 @@ def test_a_promise_that_would_cost_more_is_given_up_and_the_others_are_kept(seed
     market = Market(seed)
     free, _ = market.run(rare_and_new())
     limited, _ = market.run(rare_and_new(max_price=0.3))
-    report, highest = limited.report(), 0.3 * state_of(limited).spending.last_relevance  # type: ignore[union-attr]
+    report, highest = limited.report(), 0.3 * state_of(limited).spending.last_relevance
     assert free.report().esp == 1.0
     assert report.exposures["new=True"] >= report.floors["new=True"]
     assert report.exposures["kind=rare"] < report.floors["kind=rare"]
@@ -106,9 +119,44 @@ def test_under_a_new_model_the_limit_is_learnt_again() -> None:
     retriever.replace(scaled.catalog)
     retriever.retrieve(scaled.users[:64])
     after = state_of(retriever).spending
-    assert before is not None
-    assert after is not None
     assert after.last_relevance == pytest.approx(1000 * before.last_relevance, rel=0.1)
+
+
+def test_a_report_under_a_new_model_tells_what_gave_way_though_its_cost_is_not_known() -> None:
+    market = Market()
+    retriever, _ = market.run(rare_and_new(max_price=0.3))
+    retriever.replace(market.catalog)
+    assert retriever.report().gave_way["kind=rare"].would_cost is None
+    assert "needs more than its max_price" in str(retriever.report())
+
+
+@pytest.mark.parametrize("shorts", [0, 1, 9])
+def test_short_lists_do_not_change_the_unit_of_the_limit(shorts: int) -> None:
+    """Of ten requests, some have fewer eligible items than places."""
+    rng = np.random.default_rng(0)
+    catalog = fs.Catalog(1 + 0.01 * rng.normal(size=(60, 4)), {"id": range(60), "rare": [row < 2 for row in range(60)]})
+    promises = [fs.Promise({"rare": True}, at_least=1, max_price=0.1)]
+    retriever = fs.FairRetriever(catalog, k=5, horizon=1000, promises=promises)
+    where = [{"rare": True} if row % 10 < shorts else None for row in range(40)]
+    retriever.retrieve(np.ones((40, 4)), where=where)
+    fifth = np.sort(catalog.embeddings.sum(axis=1))[-5]
+    spending = state_of(retriever).spending
+    assert spending.last_relevance == pytest.approx(fifth)
+    assert spending.seen == 40 - 4 * shorts
+
+
+@pytest.mark.parametrize("price", [None, 0.05])
+def test_a_floor_whose_limit_is_taken_away_is_certain_again(price: float | None) -> None:
+    """Without any limit, or with that of another promise."""
+    near = fs.Promise({"provider": "near"}, at_least=100, max_price=price)
+    retriever = distant(promises=[fs.Promise({"provider": "far"}, at_least=300, max_price=0.05), near])
+    retriever.retrieve(users_near(30))
+    assert retriever.report().gave_way
+    retriever.promise(promises=[fs.Promise({"provider": "far"}, at_least=300), near])
+    assert not retriever.report().gave_way
+    assert "max_price" not in str(retriever.report())
+    retriever.retrieve(users_near(70))
+    assert retriever.report().esp == 1.0
 
 
 def two_priorities() -> list[fs.Promise]:
@@ -154,7 +202,6 @@ def test_the_budget_is_exceeded_by_the_cost_of_a_batch_for_each_priority_at_most
     for start in range(0, HORIZON, batch_size):
         retriever.retrieve(market.users[start : start + batch_size])
         totals, spending = state_of(retriever).progress.totals, state_of(retriever).spending
-        assert spending is not None
         dearest, before = max(dearest, totals.cost - before), totals.cost
         excess = max(excess, totals.cost - budget * abs(totals.relevance + totals.cost))
         cuts.append(spending.cut)
@@ -206,9 +253,78 @@ def test_a_ledger_keeps_what_the_last_candidate_is_worth(tmp_path: Path) -> None
         spending = state_of(first).spending
     with fs.FairRetriever(market.catalog, **given) as second:
         again = state_of(second).spending
-    assert spending is not None
-    assert again is not None
     assert again.last_relevance == spending.last_relevance
+
+
+GIVING_UP = pytest.mark.parametrize(
+    "limited",
+    [
+        {"promises": [fs.Promise({"provider": "far"}, at_least=300, max_price=0.05)]},
+        {"promises": [fs.Promise({"provider": "far"}, at_least=300)], "budget": 0.01},
+        {"floors": {"far": 300}, "budget": 0.01},
+    ],
+    ids=["max_price", "budget", "budget for floors"],
+)
+
+
+@GIVING_UP
+def test_a_retriever_whose_floors_gave_way_continues_over_its_ledger(limited: dict[str, Any], tmp_path: Path) -> None:
+    """The requests that are left could not deliver what was given up."""
+    whole = distant(**limited)
+    expected = whole.retrieve(users_near(95)).ids
+    limited = {**limited, "ledger": f"sqlite:///{tmp_path / 'ledger.db'}"}
+    with distant(**limited) as first:
+        found, gave_way = first.retrieve(users_near(90)).ids, first.report().gave_way
+    with distant(**limited) as second:
+        assert second.report().gave_way == gave_way != {}
+        found = np.concatenate([found, second.retrieve(users_near(5)).ids])
+        assert (found == expected).all()
+        assert second.report() == whole.report()
+
+
+@GIVING_UP
+def test_floors_that_gave_way_are_saved_at_once(limited: dict[str, Any], tmp_path: Path) -> None:
+    """So that a process which follows a crash knows them, also before the next save is due."""
+    limited = {**limited, "ledger": f"sqlite:///{tmp_path / 'ledger.db'}", "save_seconds": 1e6}
+    first = distant(**limited)
+    for _ in range(9):
+        first.retrieve(users_near(10))
+    first.ledger.close()
+    second = distant(**limited)
+    assert second.report().gave_way
+    second.retrieve(users_near(11))  # the last one is of the next horizon, in which nothing is given up yet
+    second.ledger.close()
+    with distant(**limited) as third:
+        assert state_of(third).spending.given_up == Spending().given_up
+        assert third.report().requests == 1
+
+
+def test_without_the_budget_floors_that_gave_way_to_it_come_back(tmp_path: Path) -> None:
+    market = Market()
+    given: dict[str, Any] = {"k": K, "horizon": HORIZON, "floors": {"rare": 384}}
+    given["ledger"] = f"sqlite:///{tmp_path / 'ledger.db'}"
+    with fs.FairRetriever(market.catalog, budget=0.001, **given) as first:
+        first.retrieve(market.users[:100])
+        assert first.report().gave_way
+    with fs.FairRetriever(market.catalog, **given) as second:
+        assert not second.report().gave_way
+        second.retrieve(market.users[100:])
+        assert second.report().esp == 1.0
+
+
+@GIVING_UP
+def test_promises_can_be_changed_while_others_have_given_way(limited: dict[str, Any]) -> None:
+    retriever = distant(**limited)
+    retriever.retrieve(users_near(90))
+    if "floors" in limited:
+        retriever.promise({"far": 300, "near": 40})
+    else:
+        retriever.promise(promises=[*limited["promises"], fs.Promise({"provider": "near"}, at_least=40)])
+    assert retriever.report().gave_way
+    retriever.retrieve(users_near(10))
+    report = retriever.report()
+    near = next(label for label in report.floors if "near" in str(label))
+    assert report.exposures[near] >= report.floors[near] > 0
 
 
 @pytest.mark.parametrize("budget", [0, 1, -0.1, 1.5, True, "1%", float("nan")])

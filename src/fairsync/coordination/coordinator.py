@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Ledger, Totals
     from fairsync.ledger.audit import AuditRecord
+    from fairsync.loop.spending import Spending
     from fairsync.policies import Terms
     from fairsync.promises.floors import Floors
     from fairsync.search import Index
@@ -168,15 +169,16 @@ class Coordinator(NoCopies, Closable):
         try:
             saved_as = f"policy {self.policy.name}" + (f" of {replica}" if replica else "")
             self._saver = PriceSaver(self.ledger, self.policy, save_seconds, saved_as)
+            spending = self._saver.spending(terms, self.ledger.totals())
             if isinstance(self.ledger, SqlLedger) and self.ledger.shared:
-                self._state = self._shared_state(self.ledger, groups, terms, if_differs)
+                self._state = self._shared_state(self.ledger, groups, terms, spending, if_differs)
             else:
                 self._state = LocalState(
-                    self.ledger, groups, terms, self.policy, lease_seconds, allow_infeasible=allow_infeasible
+                    self.ledger, groups, terms, self.policy, lease_seconds, spending, allow_infeasible=allow_infeasible
                 )
                 if not auto_restart:
                     self._restore_selections()
-            self._state.price_state = self._saver.load(self._state.terms, self._state.loop).price_state
+            self._state.learn(self._saver.load(self._state.terms, self._state.loop))
         except BaseException:
             self._release_ledger()
             raise
@@ -447,7 +449,7 @@ class Coordinator(NoCopies, Closable):
         """Replace the promise. One that cannot be kept is refused, and nothing is changed.
 
         Open leases were granted under the old promise. Blocks while they could make the new one unreachable, until they
-        are settled or expire.
+        are settled or expire. Refused if there are still such leases after twice ``lease_seconds``.
 
         Parameters
         ----------
@@ -494,8 +496,7 @@ class Coordinator(NoCopies, Closable):
             if self._promised.commitment is not None:  # by atom, which the caller's catalog and index do not know
                 catalog = self._promised.commitment.searched
                 index = make_index("exact", catalog)
-            calibrated = calibrate(self._state.loop, self.terms, self.policy, catalog, index, past_users)
-            self._state.price_state = calibrated.price_state
+            self._state.learn(calibrate(self._state.loop, self.terms, self.policy, catalog, index, past_users))
             self._saver.save_if_due(self.terms, self._state.loop)
         return self
 
@@ -589,15 +590,18 @@ class Coordinator(NoCopies, Closable):
         if self._closed:
             raise FairSyncError("The coordinator is closed: make another one over the same ledger, which continues.")
 
-    def _shared_state(self, ledger: SqlLedger, groups: Groups, terms: Terms, if_differs: IfDiffers) -> StateStore:
+    def _shared_state(
+        self, ledger: SqlLedger, groups: Groups, terms: Terms, spending: Spending, if_differs: IfDiffers
+    ) -> StateStore:
         from fairsync.coordination.leader_election import LeaderElection  # here, because psycopg is optional
         from fairsync.coordination.shared_join import join_ledger
 
         if ledger.fence is not None:
             raise InvalidInputError("this ledger object has a coordinator already: open another one with shared=True.")
         state = join_ledger(
-            ledger, groups, terms, self.policy, self.lease_seconds, if_differs, self._follow, self._promised.made
-        )
+            ledger, groups, terms, self.policy, self.lease_seconds, if_differs, self._follow, self._promised.made,
+            spending,
+        )  # fmt: skip
         self._election = LeaderElection(ledger.database)
         ledger.fence = self._election.check
         return state

@@ -51,9 +51,9 @@ class Settlement:
         The certificate after these requests; None if promises do not overlap.
     costs : PromiseCosts or None
         Subsidies and costs of each group; None if they were not measured.
-    last_relevance : float or None
-        The relevance of the last candidates of plain retrieval in total, the unit of the highest prices of promises;
-        None if it is not known.
+    last_relevance : tuple or None
+        The mean relevance of the last candidate of plain retrieval, the unit of the highest prices of promises, and the
+        number of full lists; None if it is not known.
     """
 
     entry: Entry
@@ -62,4 +62,4 @@ class Settlement:
     slots: EligibleSlots | None = None
     certified: Certified | None = None
     costs: PromiseCosts | None = None
-    last_relevance: float | None = None
+    last_relevance: tuple[float, int] | None = None

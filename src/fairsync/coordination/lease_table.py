@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     from fairsync.ledger import Entry
     from fairsync.loop.batch import Batch
-    from fairsync.loop.progress import Progress
     from fairsync.policies import Terms
 
 T = TypeVar("T")
@@ -159,11 +158,6 @@ class LeaseTable:
         lost = (*self.lost, number)[-_MAX_LOST:]
         open_, allowances = _without(self.open, number), _without(self.allowances, number)
         return replace(self, open=open_, lost=lost, allowances=allowances)
-
-    def allows(self, progress: Progress, terms: Terms) -> bool:
-        """Return whether a new promise can be kept even if the open leases deliver nothing of it."""
-        left = progress.left(terms) - self.requests
-        return not self.open or can_be_met(progress.missing(terms), left, terms)
 
 
 def fills_every_slot(terms: Terms, missing: NDArray[np.int64]) -> bool:

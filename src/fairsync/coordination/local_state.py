@@ -13,10 +13,11 @@ from fairsync.coordination.targets import counted_since, has_other_shape, target
 from fairsync.errors import InvalidInputError, LostLeaseError
 from fairsync.inputs import check_k
 from fairsync.ledger.labels import check_labels, save_labels
-from fairsync.loop.certificate_opening import open_certificate
+from fairsync.loop.certificate_opening import cannot_be_kept, open_certificate
 from fairsync.loop.certificate_state import CertificateState
 from fairsync.loop.loop_state import LoopState
-from fairsync.loop.spending import Spending
+from fairsync.loop.spending import NO_LIMITS
+from fairsync.promises.floors import check_reachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from fairsync.coordination.targets import Targets
     from fairsync.ledger import Entry, Ledger, Totals
     from fairsync.ledger.audit import AuditRecord
-    from fairsync.loop.price_state import PriceState
     from fairsync.loop.promise_costs import PromiseCosts
+    from fairsync.loop.spending import Spending
     from fairsync.policies import Policy, Terms
     from fairsync.promises import Promise
 
@@ -50,6 +51,8 @@ class LocalState:
         The promise, its groups, and the policy that makes prices.
     lease_seconds
         Seconds after which an open lease expires.
+    spending
+        What promises may cost, and which floors have been given up for that in the horizon under way.
     allow_infeasible
         Whether to continue where floors can no longer be met.
     clock
@@ -63,6 +66,7 @@ class LocalState:
         terms: Terms,
         policy: Policy,
         lease_seconds: float,
+        spending: Spending = NO_LIMITS,
         *,
         allow_infeasible: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -70,21 +74,16 @@ class LocalState:
         self.ledger, self.groups, self.terms, self.policy = ledger, groups, terms, policy
         self.lease_seconds, self._clock = lease_seconds, clock
         check_labels(ledger, groups.labels)
-        self.loop = LoopState.open(terms, policy, ledger.totals(), allow_infeasible=allow_infeasible)
+        self.loop = LoopState.open(terms, policy, ledger.totals(), spending, allow_infeasible=allow_infeasible)
         save_labels(ledger, groups.labels)
         first = secrets.randbits(38) * _LEASES_PER_COORDINATOR
         self.leases = LeaseTable(first=first, issued=first)
         self._deadlines: dict[int, float] = {}
         self._refused: tuple[int, ...] = ()  # the latest lost leases that were not settled because of caps
 
-    @property
-    def price_state(self) -> PriceState:
-        """The policy's state and prices."""
-        return self.loop.price_state
-
-    @price_state.setter
-    def price_state(self, price_state: PriceState) -> None:
-        self.loop = replace(self.loop, price_state=price_state)
+    def learn(self, loop: LoopState) -> None:
+        """Take the prices, and what promises may cost, of a loop that was made from this one."""
+        self.loop = loop
 
     def refresh(self) -> None:
         """No-op: a local state has a single writer."""
@@ -168,27 +167,48 @@ class LocalState:
     def promise(
         self, groups: Groups, terms: Terms, *, may_wait: bool, promises: tuple[Promise, ...] | None = None
     ) -> bool:
-        """Replace the promise, or refuse one that cannot be kept; False if it has to wait for open leases.
+        """Replace the promise, or refuse one that cannot be kept; False if it has to be tried again.
 
-        It waits in any case: open leases are settled, or expire.
+        Parameters
+        ----------
+        groups, terms
+            The new promise.
+        may_wait
+            Whether it may be tried again if open leases could break it; they were granted under the old promise.
         """
         self._expire()
         loop, entry = self.loop.with_every_slot(groups.labels, terms)
-        if entry is not None and self.leases.open:  # their slots are not counted yet
-            return False
         loop = loop.under(terms, self.policy, self.terms)
-        if loop.certificate is not None:
-            leased, reserved = self.leases.requests, self.leases.reserved(terms)
-            certificate = open_certificate(loop.progress, terms, self.loop.certificate, leased, reserved)
-            if certificate is None:
+        if self.leases.open:
+            try:
+                loop = self._beside_leases(loop, terms, counts_slots=entry is not None)
+            except InvalidInputError:
+                if not may_wait:
+                    raise
                 return False
-            loop = replace(loop, certificate=certificate)
-        elif terms.auto_restart and self.policy.keeps_floors and not self.leases.allows(loop.progress, terms):
-            return False
         self._replace_promise(groups, terms, loop)
         if entry is not None:
             self.ledger.record([entry])
         return True
+
+    def _beside_leases(self, loop: LoopState, terms: Terms, *, counts_slots: bool) -> LoopState:
+        """Return a loop under a new promise that holds whatever the open leases deliver, or raise if there is none."""
+        if counts_slots:  # those of open leases are not counted
+            raise InvalidInputError(
+                "these caps leave too few items outside them to fill lists with, so that every slot has to be counted:"
+                " make them while no lease is open."
+            )
+        progress, asked, leased = loop.progress, loop.spending.asked(terms), self.leases.requests
+        if loop.certificate is not None:
+            reserved = self.leases.reserved(terms)
+            certificate = open_certificate(progress, asked, self.loop.certificate, leased, reserved)
+            if certificate is None:
+                raise cannot_be_kept(terms, progress.totals)
+            return replace(loop, certificate=certificate)
+        if self.policy.keeps_floors:
+            totals = replace(progress.totals, requests=progress.totals.requests + leased)
+            check_reachable(asked, totals, keeps_floors=True, is_over=False)
+        return loop
 
     def set_targets(
         self,
@@ -202,7 +222,7 @@ class LocalState:
 
         The targets are in memory: values are saved first, so that nothing changes if that fails.
         """
-        progress, price_state, before = self.loop.progress, self.price_state, self.terms
+        progress, price_state, before = self.loop.progress, self.loop.price_state, self.terms
         if since is not None:
             targets = targets.less(counted_since(since, progress.totals))
         if restart_at is not None:
@@ -210,18 +230,14 @@ class LocalState:
         progress = progress.grown(targets.n_columns)
         certificate, leased = self.loop.certificate, self.leases.requests
         plan = None if certificate is None else certificate.plan
-        spending = self.loop.spending
-        if spending is not None:
-            spending = spending.grown(targets.n_columns) if restart_at is None else spending.restarted()
-        given_up = None if spending is None else spending.too_dear
-        terms = target_terms(before, progress.totals, leased, targets, self.leases.reserved, plan, given_up)
-        spending = Spending.of(terms, None) if spending is None or terms.max_prices is None else spending
+        spending = self.loop.spending if restart_at is None else self.loop.spending.restarted()
+        terms = target_terms(before, progress.totals, leased, targets, self.leases.reserved, plan, spending.too_dear)
+        spending = spending.under(terms)
         if has_other_shape(before, terms):
             state = self.policy.resume(price_state.state, terms)
             price_state = price_state.with_state(self.policy, state, terms.n_atoms)
         if restart_at is not None:
-            highest = None if spending is None else spending.highest(terms)
-            price_state = price_state.step(self.policy, terms, progress.totals, highest).restarted()
+            price_state = price_state.step(self.policy, terms, progress.totals, spending.highest(terms)).restarted()
         if terms.membership is not None and self.policy.keeps_floors:
             served = None
             if restart_at is None and certificate is not None:

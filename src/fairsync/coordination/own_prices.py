@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fairsync.catalog.groups import grow
 from fairsync.coordination.targets import has_other_shape
 from fairsync.loop.loop_state import LoopState
 from fairsync.loop.price_state import PriceState
-from fairsync.loop.spending import Spending
+from fairsync.loop.spending import NO_LIMITS
 
 if TYPE_CHECKING:
     from fairsync.coordination.lease import Settlement
@@ -36,24 +35,20 @@ class OwnPrices:
     ----------
     price_state : PriceState
         The policy's state and prices.
-    spending : Spending or None
-        What promises may cost; None if there are no limits.
+    spending : Spending
+        What promises may cost.
     """
 
     def __init__(self, policy: Policy, terms: Terms) -> None:
         self.policy = policy
         self.price_state = PriceState.of(policy, policy.start(terms))
-        self.spending = Spending.of(terms, None)
+        self.spending = NO_LIMITS
         self._horizon = 0
 
     def restart(self, terms: Terms, horizon: int) -> None:
         """Start the policy under a promise, in a horizon of the ledger."""
         self.price_state = PriceState.of(self.policy, self.policy.start(terms))
         self._horizon = horizon
-
-    def asked(self, terms: Terms) -> Terms:
-        """Return the promise without the floors that are given up because of their cost."""
-        return terms if self.spending is None else self.spending.asked(terms)
 
     def is_due(self, terms: Terms, horizon: int) -> bool:
         """Return whether prices change before the next lease: the price batch is full, or the horizon is a new one."""
@@ -80,38 +75,32 @@ class OwnPrices:
         if self.is_due(terms, horizon):
             self._step(terms, progress.totals, horizon)
         return self.price_state.batch(
-            self.asked(terms),
+            self.spending.asked(terms),
             self.policy,
             batch.requests,
             batch.missing,
             batch.left,
             batch.certificate,
             batch.room,
-            None if self.spending is None else self.spending.highest(terms),
+            self.spending.highest(terms),
         )
 
     def _step(self, terms: Terms, totals: Totals, horizon: int) -> None:
         """Let the policy learn from the price batch under way."""
-        spending, is_new = self.spending, self._horizon != horizon
-        if spending is not None and is_new:
-            spending = spending.restarted()
-        highest = None if spending is None else spending.highest(terms)
-        self.price_state = self.price_state.step(self.policy, terms, totals, highest)
+        is_new = self._horizon != horizon
+        spending = self.spending.restarted() if is_new else self.spending
+        self.price_state = self.price_state.step(self.policy, terms, totals, spending.highest(terms))
         if is_new:
             self.price_state = replace(self.price_state.restarted(), costs=None)
         self._horizon = horizon
-        self.spending = None if spending is None else spending.priced(terms, self.price_state.prices, totals)
+        self.spending = spending.priced(terms, self.price_state.prices, totals)
 
-    def record(self, terms: Terms, totals: Totals, settlement: Settlement) -> None:
+    def record(self, totals: Totals, settlement: Settlement) -> None:
         """Learn from the requests of a lease, whose entry is as it counts."""
-        entry, certified, relevance = settlement.entry, settlement.certified, settlement.last_relevance
-        self.price_state = self.price_state.record(self.policy, entry, settlement.sample, slots=settlement.slots)
-        spending = self.spending
-        if spending is not None and relevance is not None and entry.requests:
-            spending = spending.observed(relevance, entry.requests)
-        if spending is not None and certified is not None and certified.too_dear is not None:
-            spending = spending.refused(grow(certified.too_dear, len(terms.floors)), totals)
-        self.spending = spending
+        self.price_state = self.price_state.record(
+            self.policy, settlement.entry, settlement.sample, slots=settlement.slots
+        )
+        self.spending = self.spending.recorded(settlement.last_relevance, settlement.certified, totals)
 
     def adopt(self, before: Terms, terms: Terms) -> None:
         """Continue under another promise. What the policy has learnt holds on if only targets have changed a little."""
@@ -120,8 +109,4 @@ class OwnPrices:
         if terms.auto_restart or len(terms.floors) > n or is_other:
             state = self.policy.resume(self.price_state.state, terms)
             self.price_state = self.price_state.with_state(self.policy, state, terms.n_atoms)
-        spending, n = self.spending, len(terms.floors)
-        if spending is None or terms.max_prices is None:
-            self.spending = Spending.of(terms, None)
-        elif spending.since is None or len(spending.since) <= n:
-            self.spending = spending.grown(n)
+        self.spending = self.spending.under(terms)

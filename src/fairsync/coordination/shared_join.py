@@ -14,6 +14,7 @@ from fairsync.coordination.shared_terms import SharedTerms
 from fairsync.coordination.shared_view import SharedView
 from fairsync.coordination.targets import Targets
 from fairsync.errors import InvalidInputError
+from fairsync.loop.spending import NO_LIMITS
 from fairsync.promises.floors import group_capacities
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.shared_rows import OpenLeases
     from fairsync.ledger import SqlLedger
     from fairsync.ledger.database import Transaction
+    from fairsync.loop.spending import Spending
     from fairsync.policies import Policy, Terms
     from fairsync.promises import Promise
 
@@ -39,6 +41,7 @@ def join_ledger(
     if_differs: IfDiffers = "refuse",
     resolve: Callable[[SharedTerms], Atoms | None] = lambda _: None,
     promises: tuple[Promise, ...] | None = None,
+    spending: Spending = NO_LIMITS,
 ) -> SharedState:
     """Return the state of a coordinator that agrees with the promise of the ledger, or has made it.
 
@@ -56,8 +59,11 @@ def join_ledger(
         Returns the atoms of this coordinator's items under a promise of the ledger; None for floors of groups.
     promises
         The promises over a horizon, if they may overlap.
+    spending
+        What promises may cost, and which floors this coordinator has given up for that in the horizon under way.
     """
     view = SharedView(ledger, groups, terms, policy, resolve)
+    view.prices.spending = spending
     state = SharedState(view, lease_seconds, promises)
     # Twice, because a lease may have been granted just now, and has to expire first.
     deadline, tries = time.monotonic() + 2 * lease_seconds, 0

@@ -35,7 +35,7 @@ from fairsync.coordination.shared_queries import CLOSE
 from fairsync.coordination.targets import counted_since, target_terms
 from fairsync.errors import InvalidInputError
 from fairsync.ledger.audit import append_audit
-from fairsync.loop.certificate_opening import check_caps
+from fairsync.loop.certificate_opening import cannot_be_kept, check_caps
 from fairsync.loop.loop_state import LoopState
 from fairsync.loop.progress import Progress
 from fairsync.promises.certificate import find_certificate
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from fairsync.ledger import Entry, Totals
     from fairsync.ledger.audit import AuditRecord
     from fairsync.ledger.database import Transaction
-    from fairsync.loop.price_state import PriceState
     from fairsync.policies import Terms
     from fairsync.promises import Promise
 
@@ -93,19 +92,14 @@ class SharedState:
         return self._view.terms
 
     @property
-    def price_state(self) -> PriceState:
-        """The policy's state and prices."""
-        return self._view.prices.price_state
-
-    @price_state.setter
-    def price_state(self, price_state: PriceState) -> None:
-        self._view.prices.price_state = price_state
-
-    @property
     def loop(self) -> LoopState:
         """The state of the loop."""
-        view = self._view
-        return LoopState(view.rows.progress, self.price_state, view.certificate.state, None, view.prices.spending)
+        view, prices = self._view, self._view.prices
+        return LoopState(view.rows.progress, prices.price_state, view.certificate.state, None, prices.spending)
+
+    def learn(self, loop: LoopState) -> None:
+        """Take the prices, and what promises may cost, of a loop that was made from this one."""
+        self._view.prices.price_state, self._view.prices.spending = loop.price_state, loop.spending
 
     def refresh(self) -> None:
         """Read what other coordinators have written."""
@@ -137,7 +131,7 @@ class SharedState:
         if counted is None:
             return None
         view.rows.progress, counted = view.rows.progress.record(counted)
-        view.prices.record(self.terms, view.rows.progress.totals, replace(settlement, entry=counted))
+        view.prices.record(view.rows.progress.totals, replace(settlement, entry=counted))
         view.certificate.settle(settlement.certified)
         return counted
 
@@ -211,14 +205,12 @@ class SharedState:
         left = progress.left(terms) - rows.leases.requests
         if left <= 0 and not open_:  # the horizon is over
             progress, left = progress.restart(), terms.horizon
-        if find_certificate(terms, progress.certain_missing(terms), progress.room(terms, reserved), left) is not None:
+        asked = self._view.prices.spending.under(terms).asked(terms)
+        if find_certificate(asked, progress.certain_missing(asked), progress.room(terms, reserved), left) is not None:
             return True
         if open_ and may_wait:
             return False
-        raise InvalidInputError(
-            f"The horizon has had {totals.requests} requests, and its promises can no longer be kept together by"
-            f" request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
-        )
+        raise cannot_be_kept(terms, totals)
 
     def set_targets(
         self,
@@ -256,8 +248,7 @@ class SharedState:
                     return True
                 latest = self.ledger.open_horizon(transaction, restart_at)
             totals, open_ = latest.totals.grown(aim.n_columns), rows.leases.open
-            spending = view.prices.spending
-            given_up = None if spending is None or restart_at is not None else spending.too_dear
+            given_up = None if restart_at is not None else view.prices.spending.too_dear
             terms = target_terms(
                 self.terms, totals, rows.leases.requests, aim,
                 lambda aim: certificate.budget.all_reserved(open_, aim), certificate.plan, given_up,

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from fairsync.ledger import Entry, Totals
     from fairsync.ledger.audit import AuditRecord
     from fairsync.loop.loop_state import LoopState
-    from fairsync.loop.price_state import PriceState
     from fairsync.policies import Terms
     from fairsync.promises import Promise
 
@@ -22,14 +21,7 @@ class StateStore(Protocol):
     """The state of a coordinator: its own (:mod:`.local_state`), or shared with other coordinators.
 
     It is not thread-safe: the coordinator holds a lock.
-
-    Attributes
-    ----------
-    price_state : PriceState
-        The policy's state and prices.
     """
-
-    price_state: PriceState
 
     @property
     def groups(self) -> Groups:
@@ -44,6 +36,10 @@ class StateStore(Protocol):
     @property
     def loop(self) -> LoopState:
         """The state of the loop."""
+        ...
+
+    def learn(self, loop: LoopState) -> None:
+        """Take the prices, and what promises may cost, of a loop that was made from this one."""
         ...
 
     def refresh(self) -> None:

@@ -112,9 +112,9 @@ class ServedBatch:
         The certificate after these requests; None if promises do not overlap.
     reached : numpy.ndarray or None
         (A,) the items of each atom that were within reach; None for all.
-    last_relevance : float or None
-        The relevance of the last candidates of plain retrieval in total, or an upper bound; None if no promise has a
-        highest price.
+    last_relevance : tuple or None
+        The mean relevance of the last candidate of plain retrieval, or an upper bound, and the number of full lists;
+        None if there is none, or no promise has a highest price.
     plain : numpy.ndarray or None
         (n,) relevance of the candidates of plain retrieval, or an upper bound; None if it is unknown.
     """
@@ -129,7 +129,7 @@ class ServedBatch:
     slots: EligibleSlots | None = None
     certified: Certified | None = None
     reached: NDArray[np.int64] | None = None
-    last_relevance: float | None = None
+    last_relevance: tuple[float, int] | None = None
     plain: NDArray[np.float64] | None = None
 
 

@@ -43,10 +43,10 @@ def calibrate(
     for _ in range(_ROUNDS):
         hits = index.search(vectors, terms.atom_prices(price_state.prices), min(width, len(catalog)))
         sample = make_sample(terms.k, catalog.group_of[hits.rows], hits)
-        if spending is not None and not spending.seen:
+        if terms.max_prices is not None and not spending.seen:
             last = np.partition(hits.relevance, -terms.k, axis=1)[:, -terms.k]
-            spending = spending.observed(float(last.sum()), len(last))
-        highest = None if spending is None else spending.highest(terms)
-        learnt = learn(price_state.state, terms, Feedback(0, zeros, exposures, left, sample, highest=highest))
+            spending = spending.observed(float(last.mean()), len(last))
+        feedback = Feedback(0, zeros, exposures, left, sample, highest=spending.highest(terms))
+        learnt = learn(price_state.state, terms, feedback)
         price_state = price_state.with_state(policy, learnt, terms.n_atoms)
     return replace(state, price_state=price_state, spending=spending)

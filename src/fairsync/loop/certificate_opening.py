@@ -12,10 +12,12 @@ from fairsync.catalog.groups import grow
 from fairsync.errors import InvalidInputError
 from fairsync.loop.certificate_state import CertificateState
 from fairsync.policies.base import NO_CAP
+from fairsync.text import count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fairsync.ledger import Totals
     from fairsync.loop.concession import Concession
     from fairsync.loop.progress import Progress
     from fairsync.loop.spending import Spending
@@ -80,23 +82,25 @@ def require_certificate(
     """Return the certificate for promises that may overlap; refuse those that can no longer be kept."""
     if terms.membership is None or not policy.keeps_floors:
         return None
-    made = open_certificate(progress, terms, before, gives_way=gives_way)
-    error = (
-        f"The horizon has had {progress.totals.requests} requests, and its promises can no longer be kept together"
-        f" by request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
-    )
+    made, error = open_certificate(progress, terms, before, gives_way=gives_way), cannot_be_kept(terms, progress.totals)
     if made is None:
-        raise InvalidInputError(error)
+        raise error
     if made.concession is not None and progress.totals.requests:
         _log.warning("floors of the lowest priority give way: %s", error)
     return made
 
 
-def terms_in_force(
-    terms: Terms, certificate: CertificateState | None, spending: Spending | None = None
-) -> Terms | None:
+def cannot_be_kept(terms: Terms, totals: Totals) -> InvalidInputError:
+    """Return the error for promises that a horizon with these totals can no longer keep together."""
+    return InvalidInputError(
+        f"The horizon has had {count(totals.requests, 'request')}, and its promises can no longer be kept together by"
+        f" request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
+    )
+
+
+def terms_in_force(terms: Terms, certificate: CertificateState | None, spending: Spending) -> Terms | None:
     """Return the terms without what floors have given up; None if that is nothing."""
-    asked, concession = terms if spending is None else spending.asked(terms), concession_of(certificate)
+    asked, concession = spending.asked(terms), concession_of(certificate)
     if concession is not None:
         asked = replace(asked, floors=np.maximum(asked.floors - grow(concession.shortfall, len(terms.floors)), 0))
     return None if asked is terms else asked

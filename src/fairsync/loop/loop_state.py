@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.catalog.groups import grow
 from fairsync.eligibility.eligible_slots import EligibleSlots
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import Entry
@@ -37,7 +36,7 @@ from fairsync.loop.certificate_opening import (
 from fairsync.loop.price_state import PriceState
 from fairsync.loop.progress import Progress
 from fairsync.loop.promise_costs import PromiseCosts
-from fairsync.loop.spending import Spending
+from fairsync.loop.spending import NO_LIMITS, Spending
 from fairsync.promises.certificate import is_certificate
 from fairsync.promises.floors import can_be_met, check_reachable
 from fairsync.promises.promise import EVERY_SLOT
@@ -70,15 +69,15 @@ class LoopState:
         Proves that promises which may overlap can still be kept; None where the counts of groups are proof enough.
     goal : Terms or None
         The terms in force while some floors give way; None while all are in force.
-    spending : Spending or None
-        What promises may cost, and which floors are given up for that; None if there are no limits.
+    spending : Spending
+        What promises may cost, and which floors are given up for that.
     """
 
     progress: Progress
     price_state: PriceState = field(repr=False)
     certificate: CertificateState | None = field(default=None, repr=False)
     goal: Terms | None = field(default=None, repr=False)
-    spending: Spending | None = field(default=None, repr=False)
+    spending: Spending = field(default=NO_LIMITS, repr=False)
 
     @classmethod
     def open(
@@ -86,9 +85,9 @@ class LoopState:
         terms: Terms,
         policy: Policy,
         totals: Totals,
+        spending: Spending = NO_LIMITS,
         *,
         allow_infeasible: bool = False,
-        budget: float | None = None,
     ) -> LoopState:
         """Return the state that continues a horizon with these totals.
 
@@ -98,24 +97,24 @@ class LoopState:
             The promise, and the policy that makes prices for it.
         totals
             Totals of the horizon under way, from the ledger.
+        spending
+            What promises may cost, and which floors have been given up for that in this horizon.
         allow_infeasible
             Continue with a warning where floors can no longer be met, as after an outage: where promises may overlap,
             those of the lowest priority give way. Refused by default.
-        budget
-            The part of the relevance that all promises together may cost; None for no limit.
         """
+        asked = spending.asked(terms)
         try:
-            check_reachable(terms, totals, keeps_floors=policy.keeps_floors and terms.membership is None)
+            check_reachable(asked, totals, keeps_floors=policy.keeps_floors and terms.membership is None)
         except InvalidInputError as error:
             if not allow_infeasible or len(totals.exposures) != len(terms.floors):
                 raise
             _log.warning("continuing all the same: %s", error)
         costs = None if totals.requests else PromiseCosts.zero(len(terms.floors))
         progress = Progress(totals)
-        certificate = require_certificate(progress, terms, policy, gives_way=allow_infeasible)
+        certificate = require_certificate(progress, asked, policy, gives_way=allow_infeasible)
         price_state = PriceState.of(policy, policy.start(terms), costs=costs)
-        spending = Spending.of(terms, budget)
-        return cls(progress, price_state, certificate, terms_in_force(terms, certificate), spending)
+        return cls(progress, price_state, certificate, terms_in_force(terms, certificate, spending), spending)
 
     def begin(
         self, terms: Terms, policy: Policy, *, leased: int = 0, reserved: NDArray[np.int64] | None = None
@@ -135,12 +134,11 @@ class LoopState:
         if not over and self.price_state.requests < self._price_batch(terms, policy):
             return self
         progress, certificate = self.progress.restart() if over else self.progress, self.certificate
-        totals, before, spending, asked, highest = progress.totals, self.spending, self.spending, terms, None
-        if before is not None:
-            spending = before.restarted() if over else before.checked(terms, totals, self._unit_costs())
-            asked, highest = spending.asked(terms), spending.highest(terms)
-            if certificate is not None and spending.cut != before.cut:
-                certificate = replace(certificate, is_stale=True)
+        totals, before = progress.totals, self.spending
+        spending = before.restarted() if over else before.checked(terms, totals, self._unit_costs())
+        asked = spending.asked(terms)
+        if certificate is not None and spending.cut != before.cut:
+            certificate = replace(certificate, is_stale=True)
         if certificate is not None:
             certificate = (
                 certificate.restarted(terms)
@@ -154,12 +152,10 @@ class LoopState:
                 )
             )
         goal = self.goal
-        has_changed = spending is not None and (over or spending.has_changed)
-        if has_changed or concession_of(certificate) is not concession_of(self.certificate):
+        if over or spending.has_changed or concession_of(certificate) is not concession_of(self.certificate):
             goal = terms_in_force(terms, certificate, spending)
-        price_state = self.price_state.step(policy, goal or terms, totals, highest)
-        if spending is not None:
-            spending = replace(spending.priced(terms, price_state.prices, totals), has_changed=False)
+        price_state = self.price_state.step(policy, goal or terms, totals, spending.highest(terms))
+        spending = replace(spending.priced(terms, price_state.prices, totals), has_changed=False)
         return LoopState(progress, price_state.restarted() if over else price_state, certificate, goal, spending)
 
     def next_batch(self, terms: Terms, policy: Policy, n: int, *, leased: int = 0) -> Batch:
@@ -187,9 +183,15 @@ class LoopState:
             requests = min(n, self._price_batch(terms, policy))
             left = max(left, requests)
         plan, goal = None if self.certificate is None else self.certificate.plan, self.goal or terms
-        highest = None if self.spending is None else self.spending.highest(terms)
         return self.price_state.batch(
-            goal, policy, requests, self.progress.missing(goal), left, plan, self.progress.room(goal), highest
+            goal,
+            policy,
+            requests,
+            self.progress.missing(goal),
+            left,
+            plan,
+            self.progress.room(goal),
+            self.spending.highest(terms),
         )
 
     def record(
@@ -201,7 +203,7 @@ class LoopState:
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         reached: NDArray[np.int64] | None = None,
-        last_relevance: float | None = None,
+        last_relevance: tuple[float, int] | None = None,
     ) -> tuple[LoopState, Entry]:
         """Count the answers to some requests; return also the entry as the ledger has to record it.
 
@@ -220,11 +222,8 @@ class LoopState:
         certificate = self.certificate
         if certificate is not None and certified is not None:
             certificate = certificate.after(certified).reaching(reached)
-        price_state, spending = self.price_state.record(policy, entry, sample, costs, slots), self.spending
-        if spending is not None and last_relevance is not None and entry.requests:
-            spending = spending.observed(last_relevance, entry.requests)
-        if spending is not None and certified is not None and certified.too_dear is not None:
-            spending = spending.refused(certified.too_dear, progress.totals)
+        price_state = self.price_state.record(policy, entry, sample, costs, slots)
+        spending = self.spending.recorded(last_relevance, certified, progress.totals)
         return LoopState(progress, price_state, certificate, self.goal, spending), entry
 
     def certified(
@@ -251,10 +250,8 @@ class LoopState:
         before = self.certificate
         if before is None:
             return self
-        spending = self.spending
-        if spending is not None and certified is not None and certified.too_dear is not None:
-            spending = spending.refused(grow(certified.too_dear, len(terms.floors)), self.progress.totals)
-        terms = terms if spending is None else spending.asked(terms)
+        spending = self.spending.recorded(None, certified, self.progress.totals)
+        terms = spending.asked(terms)
         plans = [before.plan]
         if certified is not None and len(certified.plan) == len(before.plan):
             plans = [certified.shown.taken_from(before.plan), certified.plan]
@@ -332,31 +329,24 @@ class LoopState:
         progress = self.progress.grown(len(terms.floors))
         state = policy.resume(self.price_state.state, terms) if start is None else start(terms)
         price_state = self.price_state.with_state(policy, state, terms.n_atoms)
-        spending = _spending_under(self.spending, terms, is_new_model=start is not None)
+        spending = self.spending.under(terms)
+        if start is not None:
+            spending = spending.forgetful()
+        asked, is_over = spending.asked(terms), self.progress.is_over(before)
         if terms.membership is not None:
-            check_reachable(terms, progress.totals, keeps_floors=False, is_over=self.progress.is_over(before))
+            check_reachable(terms, progress.totals, keeps_floors=False, is_over=is_over)
             check_caps(progress, terms, before)
-            asked = terms if spending is None else spending.asked(terms)
             if late:
                 is_late = np.arange(len(terms.floors)) >= len(before.floors)
                 asked = replace(asked, priorities=np.where(asked.order > 0, 2 * asked.order + is_late, 0))
             certificate = require_certificate(progress, asked, policy, self.certificate, gives_way=gives_way or late)
             goal = terms_in_force(terms, certificate, spending)
             return LoopState(progress, price_state, certificate, goal, spending)
+        known = self.spending.asked(before)
         was_lost = before.auto_restart and not can_be_met(
-            self.progress.missing(before), self.progress.left(before), before
+            self.progress.missing(known), self.progress.left(known), known
         )
         is_same = terms.horizon == before.horizon and (terms.floors[: len(before.floors)] == before.floors).all()
         if not (was_lost and is_same):
-            check_reachable(
-                terms, progress.totals, keeps_floors=policy.keeps_floors, is_over=self.progress.is_over(before)
-            )
+            check_reachable(asked, progress.totals, keeps_floors=policy.keeps_floors, is_over=is_over)
         return LoopState(progress, price_state, None, terms_in_force(terms, None, spending), spending)
-
-
-def _spending_under(before: Spending | None, terms: Terms, *, is_new_model: bool) -> Spending | None:
-    """Return the limits on what promises cost under other terms."""
-    if before is None:
-        return Spending.of(terms, None)
-    grown = before.grown(len(terms.floors))
-    return grown.forgetful() if is_new_model else grown

@@ -6,6 +6,8 @@ opens the ledger next continues
 - exactly, if terms and counts are those of the save, as after `close`: the price batch under way continues too;
 - from the same state and prices with a new price batch, if requests were counted since the save, as after a crash;
 - from the same prices, with the policy's `resume`, if the terms are others.
+
+Floors that were given up because of their cost stay so until the horizon ends.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from fairsync.loop.certificate_state import CertificateState
 from fairsync.loop.concession import Concession
 from fairsync.loop.price_state import PriceState
 from fairsync.loop.promise_costs import PromiseCosts
-from fairsync.loop.spending import Spending
+from fairsync.loop.spending import NO_LIMITS, Spending
 from fairsync.policies import Sample, Terms
 from fairsync.policies.serialization import dump_state, dump_value, load_state, load_value
 
@@ -54,15 +56,15 @@ class SavedPrices:
         The policy's state, its prices and the price batch under way.
     certificate : CertificateState or None
         The certificate; None for floors of groups.
-    spending : Spending or None
-        What promises may cost, and which floors are given up for that; None without limits.
+    spending : Spending
+        What promises may cost, and which floors are given up for that.
     """
 
     terms: Terms
     totals: Totals
     price_state: PriceState
     certificate: CertificateState | None = None
-    spending: Spending | None = None
+    spending: Spending = NO_LIMITS
 
     @classmethod
     def of(cls, terms: Terms, loop: LoopState) -> SavedPrices:
@@ -82,7 +84,8 @@ class SavedPrices:
         if not isinstance(saved, cls):
             raise InvalidInputError("the policy's state cannot be read: it holds no prices.")
         state = load_state(policy, saved.price_state.state.tobytes())
-        return replace(saved, price_state=replace(saved.price_state, state=state))
+        spending = saved.spending or NO_LIMITS  # earlier versions saved None for no limits
+        return replace(saved, price_state=replace(saved.price_state, state=state), spending=spending)
 
     def continued(self, policy: Policy, terms: Terms, totals: Totals) -> PriceState:
         """Return the prices with which a loop continues under these terms, after these counts."""
@@ -97,6 +100,16 @@ class SavedPrices:
             slots = None if saved.slots is None else saved.slots.grown(terms.n_atoms)
             return PriceState.of(policy, policy.resume(saved.state, terms), saved.version, costs, slots)
         return PriceState.of(policy, saved.state, saved.version, slots=saved.slots) if is_after else saved
+
+    def spending_under(self, terms: Terms, totals: Totals, budget: float | None) -> Spending:
+        """Return what promises may cost under these terms and this budget, after these counts.
+
+        Floors that were given up come back if the counts are those of another horizon.
+        """
+        spending = self.spending if _is_later(self.totals, totals) else self.spending.restarted()
+        if self.terms.k != terms.k:  # the last candidate is another one
+            spending = spending.forgetful()
+        return spending.within(budget).under(terms)
 
     def restored(self, policy: Policy, terms: Terms, loop: LoopState) -> LoopState:
         """Return a loop that goes on exactly from here, if items and promises are the same."""
@@ -136,13 +149,24 @@ class PriceSaver:
         self._ledger, self._policy, self._save_seconds = ledger, policy, check_seconds(save_seconds, "save_seconds")
         self._name = f"policy {policy.name}" if name is None else name
         self._saved: PriceState | None = None
+        self._given_up = NO_LIMITS.given_up
         self._due_at = math.inf if save_seconds == math.inf else -math.inf
 
     def saved_membership(self) -> Membership | None:
         """Return the atoms that the saved prices were learnt for; None if there are none, or they cannot be read."""
+        saved = self._read()
+        return None if saved is None else saved.terms.membership
+
+    def spending(self, terms: Terms, totals: Totals, budget: float | None = None) -> Spending:
+        """Return what promises may cost, with the floors that have been given up in the horizon with these totals."""
+        saved = self._read()
+        return Spending(budget) if saved is None else saved.spending_under(terms, totals, budget)
+
+    def _read(self) -> SavedPrices | None:
+        """Return the saved prices; None if there are none, or they cannot be read."""
         data = self._ledger.load(self._name)
         try:
-            return None if data is None else SavedPrices.load(self._policy, data).terms.membership
+            return None if data is None else SavedPrices.load(self._policy, data)
         except Exception:  # `load` says what is wrong with it
             return None
 
@@ -156,11 +180,17 @@ class PriceSaver:
                 loop = self._continued(data, terms, loop)
             except Exception as error:  # whatever is wrong with it, the floors hold without it
                 _log.warning("starting without the policy's saved state: %s", error)
-        self._saved = loop.price_state
+        self._saved, self._given_up = loop.price_state, loop.spending.given_up
         return loop
 
     def save_if_due(self, terms: Terms, loop: LoopState) -> None:
-        """Save the prices if they have changed, and the last save is long enough ago."""
+        """Save the prices if they have changed, and the last save is long enough ago.
+
+        If other floors are given up than in the last save, it is made at once: without it, the next process could not
+        tell them from floors that must be met, and would refuse the ledger.
+        """
+        if loop.spending.given_up != self._given_up and self._save_seconds < math.inf:
+            self.save(terms, loop)
         if self._saved is not None and loop.price_state.version == self._saved.version:
             return
         if time.monotonic() >= self._due_at:
@@ -170,7 +200,7 @@ class PriceSaver:
         """Save the prices now, with the price batch under way. An error is logged: the floors hold without them."""
         if loop.price_state is self._saved:
             return
-        self._due_at = time.monotonic() + self._save_seconds
+        self._due_at, self._given_up = time.monotonic() + self._save_seconds, loop.spending.given_up
         try:
             self._ledger.save(self._name, SavedPrices.of(terms, loop).dump(self._policy))
             self._saved = loop.price_state
@@ -178,20 +208,19 @@ class PriceSaver:
             _log.warning("the policy's state was not saved: %s", error)
 
     def _continued(self, data: bytes, terms: Terms, loop: LoopState) -> LoopState:
-        spending = loop.spending
+        totals, spending = loop.progress.totals, loop.spending
         try:
             saved = SavedPrices.load(self._policy, data)
         except InvalidInputError:  # earlier versions saved the state alone
             state: Any = self._policy.resume(load_state(self._policy, data), terms)
             found = PriceState.of(self._policy, state)
         else:
-            found = saved.continued(self._policy, terms, loop.progress.totals)
-            if spending is not None and saved.spending is not None:
-                known = saved.spending
-                spending = replace(spending, last_relevance=known.last_relevance, seen=known.seen)
+            found = saved.continued(self._policy, terms, totals)
+            spending = saved.spending_under(terms, totals, spending.budget)
         if len(found.prices) != len(terms.floors):
             raise InvalidInputError(f"it has {len(found.prices)} groups, and the catalog has {len(terms.floors)}.")
-        return replace(loop, price_state=found, spending=spending)
+        goal = terms_in_force(terms, loop.certificate, spending)
+        return replace(loop, price_state=found, goal=goal, spending=spending)
 
 
 def _is_extended(before: Membership | None, now: Membership | None) -> bool:
@@ -228,3 +257,10 @@ def _is_after(before: Totals, now: Totals) -> bool:
     if (before.requests, before.began) != (now.requests, now.began):
         return True
     return not np.array_equal(before.exposures, now.exposures)
+
+
+def _is_later(before: Totals, now: Totals) -> bool:
+    """Return whether the first totals can be earlier ones of the same horizon."""
+    n = min(len(before.exposures), len(now.exposures))
+    is_more = before.requests <= now.requests and bool((before.exposures[:n] <= now.exposures[:n]).all())
+    return before.began == now.began and is_more

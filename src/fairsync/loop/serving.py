@@ -337,11 +337,11 @@ def _plain_relevance(
     return best
 
 
-def _last_relevance(terms: Terms, best: NDArray[np.float64] | None) -> float | None:
-    """Return the relevance of the last candidates of plain retrieval, if some promise has a highest price."""
-    if terms.max_prices is None or best is None:
+def _last_relevance(terms: Terms, best: NDArray[np.float64] | None) -> tuple[float, int] | None:
+    """Return the mean relevance of the last candidate of full lists, and their number, if some promise has a limit."""
+    if terms.max_prices is None or best is None or not best.size:
         return None
-    return float(best.min(axis=1).sum()) if best.size else None
+    return float(best.min(axis=1).mean()), len(best)
 
 
 def _costs(

@@ -8,7 +8,7 @@ per exposure that they had when they gave way, beside what is in force; but not 
 and not if they would need exposures at more than 1.5 times the pace of a whole horizon.
 
 **Highest prices.** A subsidy is at most ``max_price`` times the mean relevance of the last candidate of plain
-retrieval, a running mean over the latest requests, so that it means the same under another model. The guard fills no
+retrieval, a running mean over the latest full lists, so that it means the same under another model. The guard fills no
 slot for a floor at a higher cost: the floor leaves the certificate for the rest of the horizon, and rests on its price.
 """
 
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from fairsync.ledger import Totals
     from fairsync.policies import Terms
     from fairsync.policies.base import Counts, Floats
+    from fairsync.promises.certificate import Certified
 
 # Floors do not come back when they would need exposures at more than this many times the pace of a whole horizon: in a
 # hurry they cost more than before.
 _PACE = 1.5
-# Requests over which the mean relevance of the last candidate is taken, about.
+# Full lists over which the mean relevance of the last candidate is taken, about.
 _MEMORY = 2048
 # A price within this part of its limit is at the limit.
 _CLOSE = 0.05
@@ -49,7 +50,7 @@ class Spending:
     budget : float or None
         The part of the relevance that all promises together may cost; None for no limit.
     last_relevance, seen : float
-        Mean relevance of the last candidate, and the number of requests it is the mean of, at most 2,048.
+        Mean relevance of the last candidate, and the number of full lists it is the mean of, at most 2,048.
     cut : int or None
         Floors of this priority, and of those after it, have given way to the budget; None if none has.
     since : numpy.ndarray or None
@@ -81,15 +82,27 @@ class Spending:
     back_at: int = 0
     has_changed: bool = False
 
-    @classmethod
-    def of(cls, terms: Terms, budget: float | None) -> Spending | None:
-        """Return the limits; None if there are none."""
-        return None if budget is None and terms.max_prices is None else cls(budget)
+    def recorded(
+        self, last_relevance: tuple[float, int] | None, certified: Certified | None, totals: Totals
+    ) -> Spending:
+        """Return the state after requests that were served, and counted in these totals.
 
-    def observed(self, last_relevance: float, requests: int) -> Spending:
-        """Return the state after requests whose last candidates have this relevance in total."""
-        seen = self.seen + requests
-        mean = self.last_relevance + (last_relevance / requests - self.last_relevance) * (requests / seen)
+        Parameters
+        ----------
+        last_relevance, certified
+            As :func:`fairsync.loop.serving.serve` returned them.
+        totals
+            The totals of the horizon after these requests.
+        """
+        spending = self if last_relevance is None else self.observed(*last_relevance)
+        if certified is None or certified.too_dear is None:
+            return spending
+        return spending.refused(grow(certified.too_dear, len(totals.exposures)), totals)
+
+    def observed(self, last_relevance: float, lists: int) -> Spending:
+        """Return the state after a number of full lists whose last candidates have this mean relevance."""
+        seen = self.seen + lists
+        mean = self.last_relevance + (last_relevance - self.last_relevance) * (lists / seen)
         return replace(self, last_relevance=mean, seen=min(seen, _MEMORY))
 
     def highest(self, terms: Terms) -> Floats | None:
@@ -99,7 +112,7 @@ class Spending:
         --------
         >>> from fairsync.policies import Terms
         >>> terms = Terms(np.array([5, 5]), np.array([2, 2]), 2, 9, 1, max_prices=np.array([0.5, np.inf]))
-        >>> Spending().observed(8.0, 10).highest(terms).tolist()
+        >>> Spending().observed(0.8, 10).highest(terms).tolist()
         [0.4, inf]
         """
         if terms.max_prices is None or not self.seen:
@@ -114,14 +127,26 @@ class Spending:
         """Return the state under another model, of whose scores nothing is known."""
         return replace(self, last_relevance=0.0, seen=0.0)
 
-    def grown(self, n_promises: int) -> Spending:
-        """Return the same state with more promises."""
+    def under(self, terms: Terms) -> Spending:
+        """Return the state under other terms, which may have more promises. Without a limit, none is too dear."""
+        n, highest = len(terms.floors), terms.max_prices
+        is_limited = np.zeros(n, dtype=bool) if highest is None else np.isfinite(highest)
+        since, too_dear = _fitting(self.since, n, -1), _fitting(self.too_dear, n, False)
         return replace(
             self,
-            since=None if self.since is None else _grown(self.since, n_promises, -1),
-            unit_costs=None if self.unit_costs is None else grow(self.unit_costs, n_promises),
-            too_dear=None if self.too_dear is None else _grown(self.too_dear, n_promises, False),
+            since=None if since is None else np.where(is_limited | self.gave_way(terms), since, -1),
+            unit_costs=_fitting(self.unit_costs, n, 0.0),
+            too_dear=None if too_dear is None else too_dear & is_limited,
         )
+
+    def within(self, budget: float | None) -> Spending:
+        """Return the state under another budget. Without one, no floor gives way to it."""
+        return replace(self, budget=budget, cut=None if budget is None else self.cut)
+
+    @property
+    def given_up(self) -> tuple[int | None, bytes]:
+        """Which floors are given up, as a value to compare."""
+        return self.cut, b"" if self.too_dear is None or not self.too_dear.any() else self.too_dear.tobytes()
 
     def gave_way(self, terms: Terms) -> NDArray[np.bool_]:
         """Return (P,) the floors that have given way to the budget."""
@@ -218,5 +243,12 @@ def check_budget(budget: object) -> float | None:
     return float(budget)
 
 
-def _grown(values: NDArray[Any], n: int, fill: int | bool) -> NDArray[Any]:
-    return np.concatenate([values, np.full(n - len(values), fill, dtype=values.dtype)])
+def _fitting(values: NDArray[Any] | None, n: int, fill: float) -> NDArray[Any] | None:
+    """Return the values of n promises, of which the last may be new."""
+    if values is None:
+        return None
+    return np.concatenate([values[:n], np.full(max(n - len(values), 0), fill, dtype=values.dtype)])
+
+
+# What promises may cost without limits, at the start of a horizon.
+NO_LIMITS = Spending()

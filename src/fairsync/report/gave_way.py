@@ -41,7 +41,8 @@ class GaveWay:
         Requests of the horizon when it gave way; None for ``capacity``.
     would_cost : float or None
         The relevance that would be given up to get these exposures: for ``max_price`` they would cost more than this,
-        and for ``budget`` about this, by what an exposure had cost when it gave way; None for ``capacity``.
+        and for ``budget`` about this, by what an exposure had cost when it gave way; None for ``capacity``,
+        and if it is not known, as under a new model.
     """
 
     reason: Reason
@@ -63,7 +64,8 @@ class GaveWay:
         lost = f"{count(self.exposures, 'exposure')} {are} given up"
         if self.reason != "capacity":
             why, about = _WHY[self.reason]
-            return f"{why} since request {self.since:,}: {lost}, which would cost {about} {self.would_cost:.4g}"
+            cost = "" if self.would_cost is None else f", which would cost {about} {self.would_cost:.4g}"
+            return f"{why} since request {self.since:,}: {lost}{cost}"
         others = ", ".join(map(str, self.to[:_NAMED]))
         if len(self.to) > _NAMED:
             others += f" and {len(self.to) - _NAMED:,} more"
@@ -98,7 +100,7 @@ def find_given_way(labels: Sequence[Label], terms: Terms, state: LoopState) -> d
             to = tuple(labels[rival] for rival in concession.rivals(code))
             found[code] = GaveWay("capacity", int(concession.shortfall[code]), to)
     spending = state.spending
-    if spending is not None and spending.since is not None:
+    if spending.since is not None:
         missing, since = np.maximum(terms.floors - state.progress.totals.exposures, 0), spending.since
         to_budget, highest = spending.gave_way(terms), spending.highest(terms)
         for code in np.flatnonzero((missing > 0) & (since >= 0)).tolist():
