@@ -17,8 +17,9 @@ from fairsync.promises import Promise
 from fairsync.promises.selection import selection_name
 from fairsync.schedule import Forecast, ScheduledPromise, Window
 from fairsync.service.ledger_settings import fit_ledger
+from fairsync.service.promises.conversion import promise_from_record
 from fairsync.service.promises.promise_service import PromiseService
-from fairsync.service.schema import PromiseView
+from fairsync.service.schema import PromiseRecord, PromiseView, WindowRecord
 from service.promises.test_promise_service import START, Clock
 
 DAY, K = Window.day("UTC"), 4
@@ -155,6 +156,35 @@ def test_selections_survive_a_restart(tmp_path: Path) -> None:
         (past,) = shop.service.past()
         assert past.kept
         assert past.exposures == shop.number(np.concatenate(shown), new)
+
+
+def test_a_promise_to_single_items_is_kept_counted_and_outlives_them(tmp_path: Path) -> None:
+    """Items that users would hardly see: one of its own, and two of which one is removed."""
+    one, two, day = {"id": 83}, {"id": [91, 95], "category": "books"}, WindowRecord(every="day", zone="UTC")
+    plain = Shop([]).pass_hours(24)
+    assert max(np.count_nonzero(plain == 83), np.isin(plain, [91, 95]).sum()) < 300, "they need the promise"
+    with SqlLedger(tmp_path / "a.db", 3) as ledger:
+        shop = Shop([], ledger)
+        for where in (one, two):
+            record = PromiseRecord(where=where, at_least=300, window=day)
+            shop.service.editor.set_promise(promise_from_record(record, shop.catalog))
+        shown = [shop.pass_hours(12)]
+        shop.service.close()
+        shop.start()
+        shop.service.items.remove([95])
+        shown.append(shop.pass_hours(12))
+        past, found = {window.name: window for window in shop.service.past()}, np.concatenate(shown)
+        assert [(window.name, window.kept) for window in past.values()] == [
+            ("id=91 or 95, category=books", True), ("id=83", True),
+        ]  # fmt: skip
+        assert past["id=83"].exposures == np.count_nonzero(found == 83)
+        assert past["id=91 or 95, category=books"].exposures == np.isin(found, [91, 95]).sum()
+        assert not (shown[1] == 95).any()
+        shop.service.items.remove([83])
+        shop.pass_hours(1)
+        states = {view.name: view.state for view in shop.service.promises()}
+        assert states["id=83"] == "impossible"
+        assert states["id=91 or 95, category=books"] in ("on track", "at risk")
 
 
 def test_limits_per_list_are_kept_beside_floors_and_in_every_list(tmp_path: Path) -> None:
