@@ -106,6 +106,7 @@ class PaceHistory:
             projected=ahead.projected,
             low=ahead.low,
             high=ahead.high,
+            cost_share=view.cost_share,
         )
 
 
