@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.ledger import Totals
     from fairsync.ledger.audit import AuditRecord
-    from fairsync.schedule import Feasibility, Plan, PromiseStatus, ScheduledPromise, TrafficForecast
+    from fairsync.schedule import Plan, PromiseStatus, ScheduledPromise, TrafficForecast
     from fairsync.service.promises.clock import ClockReading
     from fairsync.service.promises.giving_way import GivenUp
     from fairsync.service.promises.planning import FeasibilityCheck
@@ -269,10 +269,6 @@ class Scheduler:
     def traffic(self) -> TrafficForecast:
         """Return the forecast of requests whose exposures count in time."""
         return self.planner.traffic(self.state.forecast)
-
-    def check(self, promise: ScheduledPromise, others: Mapping[str, ScheduledPromise]) -> Feasibility:
-        """Return whether the expected traffic can deliver a promise beside others."""
-        return self.prepare_check(promise, others).run()
 
     def prepare_check(self, promise: ScheduledPromise, others: Mapping[str, ScheduledPromise]) -> FeasibilityCheck:
         """Return the check of a promise beside others. Running it needs no lock."""
