@@ -19,6 +19,7 @@ from fairsync.schedule import Forecast, ScheduledPromise, Window
 from fairsync.service.ledger_settings import fit_ledger
 from fairsync.service.promises.conversion import promise_from_record
 from fairsync.service.promises.promise_service import PromiseService
+from fairsync.service.promises.saved_state import SavedState
 from fairsync.service.schema import PromiseRecord, PromiseView, WindowRecord
 from service.promises.test_promise_service import START, Clock
 
@@ -241,11 +242,11 @@ def test_what_giving_way_would_cost_is_estimated_where_there_never_was_a_subsidy
 
     assert (lost().state, lost().reason) == ("impossible", "it gives way to category=toys")
     column = selection_name(books)
-    assert column not in shop.service.scheduler.state.subsidies
+    assert column not in shop.service.scheduler.state.costs.subsidies
     assert lost().would_cost is None
     shop.service.cost_monitor.measure()
     shop.service.refresh()
-    each = shop.service.scheduler.state.exposure_costs[column]
+    each = shop.service.scheduler.state.costs.exposure_costs[column]
     assert each > 0
     assert lost().would_cost == pytest.approx(each * lost().shortfall)
     shop.service.close()
@@ -294,6 +295,39 @@ def test_a_budget_gives_up_the_lowest_priorities_first() -> None:
     past = {one.name: one.kept for one in shop.service.past()}
     assert past["category=toys"]
     assert not past["new=True"]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_what_gave_way_to_the_budget_is_known_after_a_restart(tmp_path: Path, is_killed: bool) -> None:
+    first, second = promised({"category": "toys"}, at_least=400), promised({"new": True}, at_least=7_500, priority=2)
+    with SqlLedger(tmp_path / "a.db", 3) as ledger:
+        shop = Shop([first, second], ledger, budget=0.05)
+        while not shop.service.overview().gave_way:
+            shop.service.retrieve(shop.rng.normal(size=(5, 8)) + 1.0)
+            shop.clock.go_on(seconds=6)
+            shop.service.refresh()  # the whole state is saved once in a minute, and what gives way at once
+            saved = SavedState.load(ledger, "category")
+            assert saved is not None
+            assert saved.costs.budget == shop.service.scheduler.state.costs.budget
+        before = shop.service.overview()
+        if not is_killed:
+            shop.service.close()
+        shop.start()
+        after = shop.service.overview()
+        assert after.gave_way == before.gave_way != ""
+        assert [(one.state, one.reason) for one in after.promises] == [
+            (one.state, one.reason) for one in before.promises
+        ]
+        assert [one.message for one in after.alerts if one.kind == "budget"] == [before.gave_way]
+        coordinator = shop.service.coordinator
+        new = coordinator.labels.index(selection_name({"new": True}))
+        assert coordinator.terms.floors[new] <= coordinator.totals().exposures[new], "it is no target any more"
+        with pytest.raises(InfeasibleFloorsError, match="the budget is 5 %"):
+            shop.service.editor.set_promise(promised({"maker": "m1"}, at_least=10, priority=3))
+        shop.service.close()
+        shop.options = {}
+        shop.start()
+        assert shop.service.overview().gave_way == "", "without a budget nothing gives way to it"
 
 
 def test_a_promise_gives_up_rather_than_pay_more_than_its_highest_price() -> None:
