@@ -108,9 +108,19 @@ def test_promises_name_items_by_their_ids() -> None:
     retriever = fs.FairRetriever(catalog, k=K, horizon=100, promises=[promise])
     shown = Counter(retriever.retrieve(users(100)).ids.ravel().tolist())
     assert retriever.report().exposures["id=3 or 4, kind=a"] == shown[4] >= 30
-    for wrong, match in ((3.5, "must be an id"), ("x", "no item has the id"), (99, "no item has the id"), ([], "id")):
-        with pytest.raises(fs.InvalidInputError, match=match):
-            fs.FairRetriever(catalog, k=K, promises=[fs.Promise({"id": wrong}, at_least=1)])
+    for unknown in ("x", 99, ["x", 3], [3, 99]):
+        with pytest.raises(fs.InvalidInputError, match="no item has the id"):
+            fs.FairRetriever(catalog, k=K, promises=[fs.Promise({"id": unknown}, at_least=1)])
+
+
+@pytest.mark.parametrize("ids", [None, [f"item {row}" for row in range(60)]])
+@pytest.mark.parametrize(
+    "wrong", [3.5, [], None, True, {"not": 3}, {"at_most": 5}, [[3]], [3, None], 2**70, [2**63, 3]]
+)
+def test_conditions_on_ids_that_are_none_are_refused(ids: list[str] | None, wrong: object) -> None:
+    catalog = make_catalog(ids=ids)
+    with pytest.raises(fs.InvalidInputError, match="the condition on 'id' must be an id or a list of ids"):
+        fs.FairRetriever(catalog, k=K, promises=[fs.Promise({"id": wrong}, at_least=1)])
 
 
 def test_an_attribute_called_id_comes_first() -> None:

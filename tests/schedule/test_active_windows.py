@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fairsync.schedule import Forecast, ScheduledPromise, Supply, Window, make_plan
 from fairsync.schedule.active_windows import MOST_DEADLINES, ActiveWindows, WindowProgress, thin_out
-from schedule.traffic import START
+from schedule.traffic import START, floors_of
 
 if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
@@ -71,10 +71,11 @@ def test_a_plan_with_thousands_of_deadlines_is_as_with_few() -> None:
     assert len(ActiveWindows.of(promises, START, Supply.of_groups(capacities, 20)).deadlines) <= MOST_DEADLINES
     assert plan.span.end == START + HOUR
     assert all(one.possible and not one.at_risk for one in plan.statuses)
-    floors = np.array([plan.floors[group] for group in range(n)])
+    planned = floors_of(plan)
+    floors = np.array([planned[group] for group in range(n)])
     alone = np.array(
         [
-            make_plan([one], {}, forecast, START, Supply.of_groups(capacities, 20)).floors[one.group]
+            floors_of(make_plan([one], {}, forecast, START, Supply.of_groups(capacities, 20)))[one.group]
             for one in promises[:200:10]
         ]
     )

@@ -13,7 +13,7 @@ from fairsync.catalog.groups import Label
 from fairsync.errors import InvalidInputError
 from fairsync.schedule import ScheduledPromise, Supply, Window, check_promise, make_plan
 from schedule.test_plan import HOURS, situations
-from schedule.traffic import DAY, HOUR, START, Hours
+from schedule.traffic import DAY, HOUR, START, Hours, with_floor
 
 
 def fits(promises: list[ScheduledPromise], requests: list[int], k: int, capacities: dict[Label, int]) -> bool:
@@ -53,11 +53,11 @@ def test_a_floor_one_larger_is_infeasible(data: st.DataObject) -> None:
         (verdict.largest, forecast.expected_hourly),
         (verdict.largest_safe, forecast.lower_hourly),
     ):
-        assert largest == 0 or fits([*others, new.with_floor(int(largest))], requests, k, capacities)
-        assert not fits([*others, new.with_floor(int(largest) + 1)], requests, k, capacities)
+        assert largest == 0 or fits([*others, with_floor(new, int(largest))], requests, k, capacities)
+        assert not fits([*others, with_floor(new, int(largest) + 1)], requests, k, capacities)
     if verdict.largest_safe:
         again = check_promise(
-            new.with_floor(int(verdict.largest_safe)), others, {}, forecast, START, Supply.of_groups(capacities, k)
+            with_floor(new, int(verdict.largest_safe)), others, {}, forecast, START, Supply.of_groups(capacities, k)
         )
         assert again.accepted
         assert again.effective_from == START

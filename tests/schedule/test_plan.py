@@ -16,7 +16,7 @@ from fairsync.catalog.atoms import Membership
 from fairsync.catalog.groups import Label
 from fairsync.errors import InvalidInputError
 from fairsync.schedule import Forecast, Plan, ScheduledPromise, Supply, Window, check_promise, make_plan
-from schedule.traffic import DAY, HOUR, START, Hours, by_selection, forced, serve_floors_only
+from schedule.traffic import DAY, HOUR, START, Hours, by_selection, floors_of, forced, serve_floors_only, with_floor
 
 HOURS = 6
 
@@ -68,8 +68,8 @@ def test_floors_always_fit_and_plans_can_be_serialised(data: st.DataObject) -> N
     exposures = {promise: data.draw(st.integers(0, 2 * promise.floor)) for promise in promises}
     plan = make_plan(promises, exposures, forecast, at, Supply.of_groups(capacities, k))
     assert plan.horizon >= 1
-    assert sum(plan.floors.values()) <= plan.horizon * k
-    assert all(0 <= floor <= plan.horizon * capacities[group] for group, floor in plan.floors.items())
+    assert sum(floors_of(plan).values()) <= plan.horizon * k
+    assert all(0 <= floor <= plan.horizon * capacities[group] for group, floor in floors_of(plan).items())
     assert plan.span.start == at < plan.span.end
     assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
     for promise in promises:  # no window begins or ends within the period
@@ -91,8 +91,8 @@ def test_a_retriever_takes_the_floors_of_a_plan_and_keeps_them() -> None:
     ]
     supply = Supply.of_groups(capacities, 5)
     plan = make_plan(promises, {}, Hours([60] * 24, [50] * 24), START, supply, worst_case_traffic=1 / 3)
-    assert (plan.floors, plan.horizon) == ({"blue": 60, "green": 3}, 20)
-    retriever = FairRetriever(catalog, k=5, floors=plan.floors, horizon=plan.horizon)
+    assert (floors_of(plan), plan.horizon) == ({"blue": 60, "green": 3}, 20)
+    retriever = FairRetriever(catalog, k=5, floors=floors_of(plan), horizon=plan.horizon)
     retriever.retrieve(rng.normal(size=(plan.horizon, 4)))
     assert retriever.report().esp == 1.0
 
@@ -113,11 +113,11 @@ def test_shares_and_the_largest_of_a_groups_promises() -> None:
     noon = START + 12 * HOUR
     # The day misses 40. The sale misses 650 of 13/14 of its traffic, of which this half day is 1/13: 50.
     plan = make_plan([DAILY, SALE], {DAILY: 60, SALE: 50}, STEADY, noon, Supply.of_groups(TOYS, 4))
-    assert plan.floors == {"toys": 50}
+    assert floors_of(plan) == {"toys": 50}
     assert plan.horizon == 12 * 80
     assert (plan.expected, plan.lower_bound) == (1200, 960)
     plan = make_plan([DAILY, SALE], {DAILY: 30, SALE: 50}, STEADY, noon, Supply.of_groups(TOYS, 4))
-    assert plan.floors == {"toys": 70}
+    assert floors_of(plan) == {"toys": 70}
 
 
 def test_shares_of_many_small_promises_add_up() -> None:
@@ -130,9 +130,10 @@ def test_shares_of_many_small_promises_add_up() -> None:
     for hour in range(168):
         plan = make_plan([*promises, hourly], exposures, STEADY, START + hour * HOUR, Supply.of_groups(capacities, 4))
         assert plan.horizon == 80
-        assert plan.floors.pop(50) == 1
-        assert sum(plan.floors.values()) - 1 == math.floor((150 - done) / (168 - hour) + 0.5)  # not one for each group
-        exposures = plan.count(by_selection(plan.floors), plan.span.end - HOUR / 3600)
+        floors = floors_of(plan)
+        assert floors[50] == 1
+        assert sum(floors.values()) - 1 == math.floor((150 - done) / (168 - hour) + 0.5)  # not one for each group
+        exposures = plan.count(by_selection(floors), plan.span.end - HOUR / 3600)
         exposures.pop(hourly)
         done = sum(exposures[promise] for promise in promises)
         assert max(exposures[promise] for promise in promises) - min(exposures[promise] for promise in promises) <= 1
@@ -145,7 +146,7 @@ def test_a_horizon_reaches_to_the_next_deadline_that_misses_something() -> None:
     daily = ScheduledPromise.of_group("toys", 96, Window.day("UTC"))
     supply = Supply.of_groups(TOYS, 4)
     plans = [make_plan([hourly, daily], {hourly: had}, STEADY, START, supply) for had in (0, 1)]
-    assert [(plan.floors["toys"], plan.horizon, plan.span.end - START) for plan in plans] == [
+    assert [(floors_of(plan)["toys"], plan.horizon, plan.span.end - START) for plan in plans] == [
         (4, 80, HOUR),
         (96, 24 * 80, HOUR),
     ]
@@ -164,12 +165,12 @@ def test_what_must_come_is_not_put_off_by_the_next_plan() -> None:
         )  # fmt: skip
 
     first = plan_at(0, 0, 0, None)
-    assert (first.floors, first.horizon) == ({"toys": 6}, 6)
+    assert (floors_of(first), first.horizon) == ({"toys": 6}, 6)
     assert plan_at(1, 0, 2, None).horizon == 6, "on its own, the plan would start again"
     second = plan_at(1, 0, 2, first)
-    assert (second.floors, second.horizon) == ({"toys": 6}, 4)
+    assert (floors_of(second), second.horizon) == ({"toys": 6}, 4)
     third = plan_at(2, 3, 5, second)
-    assert (third.floors, third.horizon) == ({"toys": 3}, 1)
+    assert (floors_of(third), third.horizon) == ({"toys": 3}, 1)
 
 
 def test_within_a_priority_what_can_be_kept_comes_first() -> None:
@@ -179,11 +180,11 @@ def test_within_a_priority_what_can_be_kept_comes_first() -> None:
     books = ScheduledPromise.of_group("books", 20, Window.campaign(START, START + HOUR, "UTC"))
     forecast, supply = Hours([100], [80]), Supply.of_groups(one, 1)
     plan = make_plan([toys, books], {}, forecast, START, supply)
-    assert plan.floors["books"] == min(plan.horizon, 20)
+    assert floors_of(plan)["books"] == min(plan.horizon, 20)
     first = replace(toys, promise=replace(toys.promise, priority=1))
     second = replace(books, promise=replace(books.promise, priority=2))
     plan = make_plan([first, second], {}, forecast, START, supply)
-    assert plan.floors == {"toys": plan.horizon, "books": 0}, "a higher priority gets all it can"
+    assert floors_of(plan) == {"toys": plan.horizon, "books": 0}, "a higher priority gets all it can"
 
 
 @pytest.mark.parametrize("overlap", [False, True])
@@ -220,8 +221,9 @@ def test_an_hour_is_not_delayed_by_thousands_of_campaigns() -> None:
     assert alone.horizon > 5_000
     both = make_plan([*campaigns, hour], {}, traffic, START, supply)
     assert both.horizon <= 30
-    assert both.floors["wine"] == both.horizon, "one in each list"
-    assert sum(both.floors.values()) - both.floors["wine"] >= 0.8 * 9 * both.horizon, "campaigns go on meanwhile"
+    floors = floors_of(both)
+    assert floors["wine"] == both.horizon, "one in each list"
+    assert sum(floors.values()) - floors["wine"] >= 0.8 * 9 * both.horizon, "campaigns go on meanwhile"
 
 
 def test_exposures_that_later_requests_cannot_deliver_come_now() -> None:
@@ -232,7 +234,7 @@ def test_exposures_that_later_requests_cannot_deliver_come_now() -> None:
     clock = ScheduledPromise.of_group("books", 1, Window.hour("UTC"))
     forecast = Hours([100, 9_900], [80, 80])
     plan = make_plan([promise, clock], {}, forecast, START, Supply.of_groups(TOYS, 4), worst_case_traffic=1 / 3)
-    assert plan.floors == {"toys": 200, "books": 1}
+    assert floors_of(plan) == {"toys": 200, "books": 1}
 
 
 def test_later_windows_of_other_groups_are_reserved() -> None:
@@ -242,10 +244,10 @@ def test_later_windows_of_other_groups_are_reserved() -> None:
     toys = ScheduledPromise.of_group("toys", 40, Window.campaign(START, START + 2 * HOUR, "UTC"))
     forecast = Hours([800, 8000], [80, 80])
     plan = make_plan([books, toys], {}, forecast, START, Supply.of_groups(one, 1))
-    assert sum(plan.floors.values()) == plan.horizon, "every slot is needed, from the first request on"
-    assert plan.floors["books"] > 0, "books have less time"
+    assert sum(floors_of(plan).values()) == plan.horizon, "every slot is needed, from the first request on"
+    assert floors_of(plan)["books"] > 0, "books have less time"
     assert not any(status.at_risk for status in plan.statuses)
-    statuses = make_plan([books, toys.with_floor(41)], {}, forecast, START, Supply.of_groups(one, 1)).statuses
+    statuses = make_plan([books, with_floor(toys, 41)], {}, forecast, START, Supply.of_groups(one, 1)).statuses
     assert sum(status.at_risk for status in statuses) == 1, "one exposure is too much"
 
 
@@ -281,14 +283,15 @@ def test_infeasible_floors_are_cut_and_reported() -> None:
     plan = make_plan(
         promises, {}, Hours([100] * 24, [80] * 24), START, Supply.of_groups(TOYS, 4), worst_case_traffic=1.0
     )
-    assert sum(plan.floors.values()) == 4 * plan.horizon, "all slots"
+    assert sum(floors_of(plan).values()) == 4 * plan.horizon, "all slots"
     # The 100 expected requests have 400 slots.
     assert [status.reachable for status in plan.statuses] == [200, 200]
     assert [status.shortfall for status in plan.statuses] == [400, 0]
     assert plan.statuses[0].gives_way_to == (promises[1],)
     # Toys cannot be kept. Books can, although they have more time: what they must have, one in each list, comes first.
     later = [promises[0], ScheduledPromise.of_group("books", 200, Window.day("UTC"))]
-    assert make_plan(later, {}, Hours([100] * 24, [80] * 24), START, Supply.of_groups(TOYS, 4)).floors == {
+    plan = make_plan(later, {}, Hours([100] * 24, [80] * 24), START, Supply.of_groups(TOYS, 4))
+    assert floors_of(plan) == {
         "toys": 240,
         "books": 80,
     }
@@ -307,15 +310,15 @@ def test_impression_rates_and_pending_impressions() -> None:
         pending=by_toys(8),
         worst_case_traffic=1.0,
     )
-    assert (plan.floors, plan.statuses[0].reachable, plan.statuses[0].certain) == ({"toys": 128}, 100, 100)
+    assert (floors_of(plan), plan.statuses[0].reachable, plan.statuses[0].certain) == ({"toys": 128}, 100, 100)
     # 100 requests can retrieve 400 toys, of which 100 count; 80 can retrieve 320.
     rates = by_toys(0.25)
     cold = make_plan(
-        [promise.with_floor(120)], {}, forecast, START, Supply.of_groups(TOYS, 4), impression_rates=rates
+        [with_floor(promise, 120)], {}, forecast, START, Supply.of_groups(TOYS, 4), impression_rates=rates
     ).statuses[0]
     assert (cold.reachable, cold.certain, cold.shortfall) == (100, 80, 20)
     verdict = check_promise(
-        promise.with_floor(120), [], {}, STEADY, START, Supply.of_groups(TOYS, 4), impression_rates=rates
+        with_floor(promise, 120), [], {}, STEADY, START, Supply.of_groups(TOYS, 4), impression_rates=rates
     )
     assert (verdict.accepted, verdict.largest, verdict.largest_safe) == (False, 100, 80)
     with pytest.raises(InvalidInputError, match="impression_rates"):
@@ -332,14 +335,14 @@ def test_counts_of_the_next_plan() -> None:
 
 def test_nothing_promised() -> None:
     plan = make_plan([], {}, STEADY, START + HOUR / 2, Supply.of_groups({}, 4))
-    assert (plan.floors, plan.span.end, plan.statuses) == ({}, START + HOUR, ())
+    assert (floors_of(plan), plan.span.end, plan.statuses) == ({}, START + HOUR, ())
     over = ScheduledPromise.of_group("toys", 1, Window.campaign(START - DAY, START, "UTC"))
     assert make_plan([over], {}, STEADY, START, Supply.of_groups(TOYS, 4)).statuses == ()
 
 
 def test_a_group_without_items() -> None:
     plan = make_plan([DAILY], {}, STEADY, START, Supply.of_groups({"toys": 0}, 4))
-    assert (plan.floors, plan.statuses[0].possible) == ({"toys": 0}, False)
+    assert (floors_of(plan), plan.statuses[0].possible) == ({"toys": 0}, False)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Warnings of a promise: when it becomes at risk, when it becomes impossible, and that the moments are kept."""
 
 from fairsync.schedule import ScheduledPromise, Supply, Window, make_plan
-from schedule.traffic import HOUR, START, Hours
+from schedule.traffic import HOUR, START, Hours, floors_of
 
 SUPPLY = Supply.of_groups({"toys": 4, "books": 4}, k=4)
 
@@ -9,7 +9,7 @@ SUPPLY = Supply.of_groups({"toys": 4, "books": 4}, k=4)
 def test_an_early_warning_while_it_is_still_possible() -> None:
     promise = ScheduledPromise.of_group("toys", 360, Window.hour("UTC"))
     plan = make_plan([promise], {}, Hours([100], [80]), START, SUPPLY)
-    assert (plan.floors, plan.horizon) == ({"toys": 320}, 80)
+    assert (floors_of(plan), plan.horizon) == ({"toys": 320}, 80)
     assert plan.statuses[0].possible
     assert plan.statuses[0].at_risk
     assert plan.statuses[0].certain == 320

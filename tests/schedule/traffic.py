@@ -1,6 +1,6 @@
 """Traffic that is known hour by hour, used as a forecast."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from fairsync.catalog.groups import Label
@@ -80,14 +80,24 @@ def serve_floors_only(
 def forced(plan: Plan, requests: int, k: int, capacities: dict[Label, int]) -> dict[Label, int]:
     """Return the fewest exposures possible after ``requests``: those that the rest of the horizon cannot hold."""
     rest = plan.horizon - requests
-    gained = {label: max(floor - rest * capacities[label], 0) for label, floor in plan.floors.items()}
-    lacking = sum(plan.floors.values()) - rest * k - sum(gained.values())
-    for label, floor in plan.floors.items():
+    gained = {label: max(floor - rest * capacities[label], 0) for label, floor in floors_of(plan).items()}
+    lacking = sum(floors_of(plan).values()) - rest * k - sum(gained.values())
+    for label, floor in floors_of(plan).items():
         more = min(max(lacking, 0), floor - gained[label], requests * capacities[label] - gained[label])
         gained[label] += more
         lacking -= more
     assert all(count <= requests * capacities[label] for label, count in gained.items())
     return gained
+
+
+def floors_of(plan: Plan) -> dict[Label, int]:
+    """Return {label: exposures} to retrieve within the horizon of a plan for groups."""
+    return {next(iter(target.where.values())): int(target.at_least or 0) for target in plan.targets}
+
+
+def with_floor(promise: ScheduledPromise, floor: int) -> ScheduledPromise:
+    """Return the promise with another floor."""
+    return replace(promise, promise=replace(promise.promise, at_least=floor))
 
 
 def by_selection(counts: dict[Label, int]) -> dict[str, int]:

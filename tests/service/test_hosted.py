@@ -98,6 +98,8 @@ def test_promises_are_kept_without_a_copy(engine: str, tmp_path: Path, postgres:
             client.retrieve(users[:1], explain=True)
         with pytest.raises(FairSyncError, match="single items"):
             client.preview(PromiseRecord(each="id", at_least=5, window=DAY))
+        with pytest.raises(FairSyncError, match="single items need a copy of the catalog: name an attribute"):
+            client.make_promise(PromiseRecord(where={"id": "i1"}, at_least=5, window=DAY))
         preview = client.preview(PromiseRecord(where={"region": "AT"}, at_least=5, window=DAY))
         assert preview.feasible
         assert [one.name for one in client.attributes()] == ["category", "region", "tags"]

@@ -151,10 +151,6 @@ class Trials:
             )
         return Outcome(**self.store.cell("trial", self._key(trial), lambda: asdict(self.compute(trial))))
 
-    def is_done(self, trial: Trial) -> bool:
-        """Return whether the outcome is stored."""
-        return self.store.find("trial", self._key(trial))[0]
-
     def base(self, trial: Trial) -> BaseModel:
         """Return the base model of a trial."""
         return self.bases.get(trial.model, trial.seed)

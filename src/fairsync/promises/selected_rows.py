@@ -62,19 +62,23 @@ class SelectedRows:
             raise InvalidInputError("promises to single items need a copy of the catalog: name an attribute.")
 
     def look_up(self, selections: Iterable[Where]) -> None:
-        """Find the rows of all items that selections name by their id at once, which is faster than one by one."""
+        """Find the rows of all items that selections name by their id at once, which is faster than one by one.
+
+        Conditions on ids that are none are refused by :meth:`of`, which is called for one selection.
+        """
         if ITEM_ID in self._catalog.attributes or self._catalog.weights is not None:
             return
-        ids = [one for where in selections if ITEM_ID in where for one in _as_list(where[ITEM_ID])]
-        for kind in {type(one) for one in ids}:
-            same = [one for one in ids if type(one) is kind]
-            self._row_of.update(zip(same, self._catalog.rows_of(np.array(same)).tolist(), strict=True))
+        ids = [one for where in selections for one in _as_list(where.get(ITEM_ID, [])) if _is_id(one)]
+        for kind in (str, int):
+            same = [one for one in ids if isinstance(one, kind)]
+            if same:
+                self._row_of.update(zip(same, self._catalog.rows_of(np.array(same)).tolist(), strict=True))
 
     def _with_ids(self, where: Where) -> NDArray[np.int64]:
         """Return the rows of the items with given ids that meet the other conditions."""
         self._check_ids_known()
         given = _as_list(where[ITEM_ID])
-        if any(isinstance(one, bool) or not isinstance(one, str | int) for one in given) or not given:
+        if not given or not all(map(_is_id, given)):
             raise InvalidInputError(f"the condition on {ITEM_ID!r} must be an id or a list of ids, got {given!r:.80}.")
         if any(one not in self._row_of for one in given):
             self.look_up([where])
@@ -167,6 +171,12 @@ class SelectedRows:
 
 def _as_list(given: object) -> list[Any]:
     return list(given) if isinstance(given, list | tuple | set | frozenset) else [given]
+
+
+def _is_id(value: object) -> bool:
+    if isinstance(value, int):
+        return not isinstance(value, bool) and -(2**63) <= value < 2**63
+    return isinstance(value, str)
 
 
 def _are_in(larger: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from fairsync.catalog.groups import Label
     from fairsync.plan import Program, ShortfallPlan
     from fairsync.schedule.forecast import TrafficForecast
     from fairsync.schedule.promise import ScheduledPromise
@@ -68,11 +67,6 @@ class Plan:
     expected: float
     lower_bound: float
     statuses: tuple[PromiseStatus, ...]
-
-    @property
-    def floors(self) -> dict[Label, int]:
-        """{label: exposures} to retrieve within ``horizon`` requests, if all selections are groups."""
-        return {next(iter(target.where.values())): int(target.at_least or 0) for target in self.targets}
 
     def count(self, gained: Mapping[str, int], now: datetime) -> dict[ScheduledPromise, int]:
         """Return the exposures of each promise in its window at a later moment, for the next plan.

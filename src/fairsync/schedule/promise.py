@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -90,10 +90,6 @@ class ScheduledPromise:
         """The label of a promise to all items with one label."""
         (label,) = self.promise.where.values()
         return label  # type: ignore[no-any-return]
-
-    def with_floor(self, floor: int) -> ScheduledPromise:
-        """Return the promise with another minimum of exposures."""
-        return replace(self, promise=replace(self.promise, at_least=floor))
 
     @cached_property
     def _key(self) -> tuple[str, Window]:

@@ -228,3 +228,7 @@ def test_exposures_are_those_of_the_items_that_promises_select() -> None:
     service.scheduler.state.promises = {"all": ScheduledPromise(Promise({}, at_most_per_list=3), Window.day("UTC"))}
     promised.refresh()
     assert promised.count(np.array([*ids[:7], "gone"])).exposures == 7
+    chosen = Promise({"id": [ids[4], ids[9], "gone"]}, at_least=5)
+    service.scheduler.state.promises = {"items": ScheduledPromise(chosen, Window.day("UTC"))}
+    promised.refresh()
+    assert promised.count(np.array([*ids[:7], "gone"])).exposures == 1

@@ -110,7 +110,12 @@ def test_bodies_that_make_no_sense_are_refused(given: dict[str, Any], words: str
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"where": {"group": "toy"}, "at_least": 5}, "no item has the group 'toy'. Did you mean 'toys'"),
+        ({"where": {"group": "toy"}, "at_least": 5}, "no item has 'toy' as its 'group'. Did you mean 'toys'"),
+        ({"where": {"group": ["toys", "wne"]}, "at_least": 5}, "no item has 'wne' .* mean 'wine'"),
+        ({"where": {"id": 9_999}, "at_least": 5}, "no item has the id 9999"),
+        ({"where": {"id": [1, "a"]}, "at_least": 5}, "no item has the id 'a'"),
+        ({"where": {"id": {"not": 1}}, "at_least": 5}, "must be an id or a list of ids"),
+        ({"where": {"id": [[1]]}, "at_most": 5}, "must be an id or a list of ids"),
         ({"where": {"grop": "toys"}, "at_least": 5}, "no attribute 'grop'. Did you mean 'group'"),
         ({"where": {"group": 7}, "at_least": 5}, "convert it"),
         ({"each": "grop", "at_least": 5}, "no attribute 'grop'"),
@@ -120,3 +125,16 @@ def test_selections_of_nothing_are_refused(given: dict[str, Any], words: str) ->
     record = PromiseRecord(window=WindowRecord(every="day", zone="UTC"), **given)
     with pytest.raises(InvalidInputError, match=words):
         promise_from_record(record, small_catalog())
+
+
+def test_items_are_selected_by_their_ids() -> None:
+    day, catalog = WindowRecord(every="day", zone="UTC"), small_catalog()
+    both = {"id": [1, 0], "group": catalog.labels[int(catalog.group_of[0])]}
+    records = [PromiseRecord(where=where, at_least=5, window=day) for where in ({"id": 0}, both)]
+    assert [one.promise.where for one in promises_from_records(records, catalog)] == [{"id": 0}, both]
+    assert promise_from_record(records[0], catalog).promise.where == {"id": 0}
+
+
+def test_a_cap_may_wait_for_its_items() -> None:
+    record = PromiseRecord(where={"group": "games"}, at_most=5, window=WindowRecord(every="day", zone="UTC"))
+    assert promise_from_record(record, small_catalog()).promise.at_most == 5

@@ -47,6 +47,9 @@ def test_it_says_why_there_is_no_estimate_and_then_makes_one() -> None:
     assert 0 < least.least_share <= least.cost_share <= overview.cost_share * 1.001, "all requests are in the sample"
     assert least.ratio == pytest.approx(least.cost_share / least.least_share)
     costs = {group.group: group.cost_share for group in overview.groups}
+    for view in overview.promises:
+        assert promise_service.pace(view.id).cost_share == view.cost_share
+        assert view.cost_share is not None
     assert sum(cost for cost in costs.values() if cost) == pytest.approx(least.cost_share)
     assert costs["Garden"] == pytest.approx(0, abs=1e-4), "nothing was promised to it"
     text = Metrics(promise_service).text().decode()

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+from fairsync.promises import Promise
 from fairsync.schedule import Forecast, PromiseStatus, ScheduledPromise, Window
 from fairsync.service.promises.pace import PaceHistory
 from fairsync.service.promises.projections import Projections
@@ -39,3 +40,12 @@ def test_a_new_window_begins_with_no_points() -> None:
     tomorrow = START + timedelta(days=1)
     history.record(tomorrow, [DAILY], {DAILY: 0}, {"toys": 0.0}, 1)
     assert pace_at(history, tomorrow) == [(tomorrow, 0)]
+
+
+def test_promises_about_the_same_items_and_windows_have_one_point_at_a_time() -> None:
+    history, more = PaceHistory(), ScheduledPromise(Promise({"group": "toys"}, at_least=500, priority=2), DAILY.window)
+    moments = [START + timedelta(minutes=minute) for minute in range(3)]
+    for count, now in enumerate(moments):
+        history.record(now, [DAILY, more], {DAILY: count, more: count}, {}, count)
+    assert pace_at(history, moments[-1]) == [(now, count) for count, now in enumerate(moments)]
+    assert history.points == 3

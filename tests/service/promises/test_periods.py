@@ -9,7 +9,7 @@ from fairsync.coordination.coordinator import Coordinator
 from fairsync.ledger import Entry, MemoryLedger
 from fairsync.schedule import ScheduledPromise, Span, Window
 from fairsync.service.promises.ledger_time import LedgerTime
-from fairsync.service.promises.periods import Periods, missing_at_start
+from fairsync.service.promises.periods import Periods, missing_at_start, room_at_start
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -67,3 +67,10 @@ def test_what_was_missing_when_the_period_began() -> None:
     groups = Catalog(np.eye(2), ["a", "b"])
     missing = missing_at_start({HOURLY: 3, DAILY: 30}, np.array([9, 3]), groups, "group", {HOURLY: 4, DAILY: 50})
     assert missing.tolist() == [0.0, 23.0], "the larger of 4 - 0 and 50 - 27"
+
+
+def test_the_room_that_caps_had_when_the_period_began() -> None:
+    groups, exposures = Catalog(np.eye(3), ["a", "b", "c"]), {HOURLY: 3, DAILY: 30}
+    room = room_at_start(exposures, np.array([9, 3, 0]), groups, "group", {HOURLY: 40, DAILY: 50})
+    assert room.tolist() == [np.inf, 23.0, np.inf], "the smaller of 40 - 0 and 50 - 27"
+    assert room_at_start(exposures, np.array([0, 3, 0]), groups, "group", {DAILY: 20})[1] == 0, "never less"

@@ -43,5 +43,5 @@ def test_a_promise_is_checked_beside_others() -> None:
     planner, forecast = make_planner(), Forecast(rate=0.01)
     fits, too_much = (ScheduledPromise.of_group("a", floor, Window.day("UTC")) for floor in (900, 10_000))
     others = [ScheduledPromise.of_group("b", 900, Window.day("UTC"))]
-    assert planner.check(fits, others, {}, forecast, NOON).accepted
-    assert not planner.check(too_much, others, {}, forecast, NOON).accepted
+    assert planner.prepare_check(fits, others, {}, forecast, NOON).run().accepted
+    assert not planner.prepare_check(too_much, others, {}, forecast, NOON).run().accepted

@@ -19,6 +19,7 @@ from fairsync.ledger import Entry, Ledger, MemoryLedger, SqlLedger
 from fairsync.schedule import Forecast, ScheduledPromise, Window
 from fairsync.service.ledger_settings import fit_ledger
 from fairsync.service.promises.promise_service import PromiseService
+from schedule.traffic import with_floor
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 DAY = Window.day("UTC")
@@ -257,7 +258,7 @@ def test_a_promise_made_late_begins_with_the_next_window_and_spares_the_others()
     assert (made.start, made.state, made.exposures) == (START + timedelta(days=1), "on track", 0)
     with pytest.raises(InvalidInputError, match="already"):
         world.promise_service.editor.set_promise(late)
-    more = late.with_floor(3200)
+    more = with_floor(late, 3200)
     assert "from 2026-03-03 00:00 on" in world.promise_service.editor.preview(more, made.id).message
     changed = world.promise_service.editor.set_promise(more, made.id)
     assert changed.start == START + timedelta(days=1), "also when it is changed before it has begun"
@@ -287,7 +288,7 @@ def test_a_promise_raised_late_holds_as_it_was_until_the_next_window() -> None:
         (3000, tomorrow, tomorrow + timedelta(days=1)),
         (600, START, tomorrow),
     }
-    lower = world.promise_service.editor.set_promise(higher.with_floor(2900), name)
+    lower = world.promise_service.editor.set_promise(with_floor(higher, 2900), name)
     assert lower.start == tomorrow, "it has not begun"
     world.pass_hours(28)
     past = [(one.group, one.floor, one.kept) for one in world.promise_service.past()]
@@ -297,7 +298,7 @@ def test_a_promise_raised_late_holds_as_it_was_until_the_next_window() -> None:
     assert [one.id for one in world.promise_service.promises() if one.group == "green"] == [name], (
         "what it replaced is over"
     )
-    lowest = world.promise_service.editor.set_promise(higher.with_floor(5), name)
+    lowest = world.promise_service.editor.set_promise(with_floor(higher, 5), name)
     assert lowest.start == START + timedelta(days=2), "what is lowered is lowered at once"
 
 
@@ -320,7 +321,7 @@ def test_promises_are_checked_before_they_are_made() -> None:
     assert made.exposures == world.impressions["green"], "the day has had them already"
     with pytest.raises(InvalidInputError, match="already"):
         world.promise_service.editor.set_promise(good)
-    changed = world.promise_service.editor.set_promise(good.with_floor(300), made.id)
+    changed = world.promise_service.editor.set_promise(with_floor(good, 300), made.id)
     assert (changed.floor, changed.exposures) == (300, made.exposures)
     with pytest.raises(UnknownPromiseError):
         world.promise_service.editor.delete_promise("none")

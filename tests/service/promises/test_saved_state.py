@@ -1,6 +1,7 @@
 """The saved state: it survives a round trip through the ledger, and says when it cannot be read."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import MemoryLedger
 from fairsync.schedule import Forecast, ScheduledPromise, Supply, Window, make_plan
+from fairsync.service.promises.budget import RelevanceBudget, Spent
+from fairsync.service.promises.cost_book import CostBook
 from fairsync.service.promises.ledger_time import LedgerTime
 from fairsync.service.promises.saved_state import SavedState
 from fairsync.service.schema import PastWindow
@@ -50,6 +53,28 @@ def test_a_state_of_an_earlier_version_is_loaded_and_one_of_a_later_version_refu
     ledger.save("service", json.dumps({**document, "format": 2}).encode())
     with pytest.raises(InvalidInputError, match="format 2, not 1: update FairSync"):
         SavedState.load(ledger)
+
+
+def test_costs_are_loaded_as_they_were_saved() -> None:
+    budget = RelevanceBudget(0.01, cut=2, at=Spent(2.0, 100.0, 100), pause=128, rate=0.02)
+    costs = CostBook(budget, {"toys": 0.5, 7: 0.25}, {'{"new": true}': 1.5})
+    ledger = MemoryLedger(3)
+    replace(make_state(), costs=costs).save(ledger)
+    loaded = SavedState.load(ledger)
+    assert loaded is not None
+    assert loaded.costs == costs
+    document = json.loads(ledger.load("service") or b"")
+    del document["budget"]  # as an earlier version has saved it
+    ledger.save("service", json.dumps(document).encode())
+    loaded = SavedState.load(ledger)
+    assert loaded is not None
+    assert loaded.costs == replace(costs, budget=None)
+    for name in ("subsidies", "exposure_costs"):
+        del document[name]  # and one before that
+    ledger.save("service", json.dumps(document).encode())
+    loaded = SavedState.load(ledger)
+    assert loaded is not None
+    assert loaded.costs == CostBook()
 
 
 def test_a_window_that_ends_again_replaces_the_record_of_its_first_end() -> None:

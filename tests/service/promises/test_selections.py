@@ -17,8 +17,10 @@ from fairsync.promises import Promise
 from fairsync.promises.selection import selection_name
 from fairsync.schedule import Forecast, ScheduledPromise, Window
 from fairsync.service.ledger_settings import fit_ledger
+from fairsync.service.promises.conversion import promise_from_record
 from fairsync.service.promises.promise_service import PromiseService
-from fairsync.service.schema import PromiseView
+from fairsync.service.promises.saved_state import SavedState
+from fairsync.service.schema import PromiseRecord, PromiseView, WindowRecord
 from service.promises.test_promise_service import START, Clock
 
 DAY, K = Window.day("UTC"), 4
@@ -157,6 +159,35 @@ def test_selections_survive_a_restart(tmp_path: Path) -> None:
         assert past.exposures == shop.number(np.concatenate(shown), new)
 
 
+def test_a_promise_to_single_items_is_kept_counted_and_outlives_them(tmp_path: Path) -> None:
+    """Items that users would hardly see: one of its own, and two of which one is removed."""
+    one, two, day = {"id": 83}, {"id": [91, 95], "category": "books"}, WindowRecord(every="day", zone="UTC")
+    plain = Shop([]).pass_hours(24)
+    assert max(np.count_nonzero(plain == 83), np.isin(plain, [91, 95]).sum()) < 300, "they need the promise"
+    with SqlLedger(tmp_path / "a.db", 3) as ledger:
+        shop = Shop([], ledger)
+        for where in (one, two):
+            record = PromiseRecord(where=where, at_least=300, window=day)
+            shop.service.editor.set_promise(promise_from_record(record, shop.catalog))
+        shown = [shop.pass_hours(12)]
+        shop.service.close()
+        shop.start()
+        shop.service.items.remove([95])
+        shown.append(shop.pass_hours(12))
+        past, found = {window.name: window for window in shop.service.past()}, np.concatenate(shown)
+        assert [(window.name, window.kept) for window in past.values()] == [
+            ("id=91 or 95, category=books", True), ("id=83", True),
+        ]  # fmt: skip
+        assert past["id=83"].exposures == np.count_nonzero(found == 83)
+        assert past["id=91 or 95, category=books"].exposures == np.isin(found, [91, 95]).sum()
+        assert not (shown[1] == 95).any()
+        shop.service.items.remove([83])
+        shop.pass_hours(1)
+        states = {view.name: view.state for view in shop.service.promises()}
+        assert states["id=83"] == "impossible"
+        assert states["id=91 or 95, category=books"] in ("on track", "at risk")
+
+
 def test_limits_per_list_are_kept_beside_floors_and_in_every_list(tmp_path: Path) -> None:
     big, new_big = {"category": "big"}, {"category": "big", "new": True}
     ledger = SqlLedger(f"sqlite:///{tmp_path / 'exposures.db'}", 3)
@@ -211,11 +242,11 @@ def test_what_giving_way_would_cost_is_estimated_where_there_never_was_a_subsidy
 
     assert (lost().state, lost().reason) == ("impossible", "it gives way to category=toys")
     column = selection_name(books)
-    assert column not in shop.service.scheduler.state.subsidies
+    assert column not in shop.service.scheduler.state.costs.subsidies
     assert lost().would_cost is None
     shop.service.cost_monitor.measure()
     shop.service.refresh()
-    each = shop.service.scheduler.state.exposure_costs[column]
+    each = shop.service.scheduler.state.costs.exposure_costs[column]
     assert each > 0
     assert lost().would_cost == pytest.approx(each * lost().shortfall)
     shop.service.close()
@@ -264,6 +295,39 @@ def test_a_budget_gives_up_the_lowest_priorities_first() -> None:
     past = {one.name: one.kept for one in shop.service.past()}
     assert past["category=toys"]
     assert not past["new=True"]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_what_gave_way_to_the_budget_is_known_after_a_restart(tmp_path: Path, is_killed: bool) -> None:
+    first, second = promised({"category": "toys"}, at_least=400), promised({"new": True}, at_least=7_500, priority=2)
+    with SqlLedger(tmp_path / "a.db", 3) as ledger:
+        shop = Shop([first, second], ledger, budget=0.05)
+        while not shop.service.overview().gave_way:
+            shop.service.retrieve(shop.rng.normal(size=(5, 8)) + 1.0)
+            shop.clock.go_on(seconds=6)
+            shop.service.refresh()  # the whole state is saved once in a minute, and what gives way at once
+            saved = SavedState.load(ledger, "category")
+            assert saved is not None
+            assert saved.costs.budget == shop.service.scheduler.state.costs.budget
+        before = shop.service.overview()
+        if not is_killed:
+            shop.service.close()
+        shop.start()
+        after = shop.service.overview()
+        assert after.gave_way == before.gave_way != ""
+        assert [(one.state, one.reason) for one in after.promises] == [
+            (one.state, one.reason) for one in before.promises
+        ]
+        assert [one.message for one in after.alerts if one.kind == "budget"] == [before.gave_way]
+        coordinator = shop.service.coordinator
+        new = coordinator.labels.index(selection_name({"new": True}))
+        assert coordinator.terms.floors[new] <= coordinator.totals().exposures[new], "it is no target any more"
+        with pytest.raises(InfeasibleFloorsError, match="the budget is 5 %"):
+            shop.service.editor.set_promise(promised({"maker": "m1"}, at_least=10, priority=3))
+        shop.service.close()
+        shop.options = {}
+        shop.start()
+        assert shop.service.overview().gave_way == "", "without a budget nothing gives way to it"
 
 
 def test_a_promise_gives_up_rather_than_pay_more_than_its_highest_price() -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fairsync.promises.selected_rows import SelectedRows
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -48,9 +50,11 @@ class PromisedItems:
         catalog, prices = self._service.front.item_prices(self._service.coordinator.prices())
         if self._of is None or self._of[0] is not catalog or self._of[1] != promises:
             mask: NDArray[np.bool_] = np.zeros(len(catalog), dtype=np.bool_)
-            for where in {repr(one.promise.where): one.promise.where for one in promises.values()}.values():
-                selected = catalog.select(where)
-                mask |= True if selected is None else selected.mask
+            selections = {one.selection: one.promise.where for one in promises.values()}
+            rows = SelectedRows(catalog)
+            rows.look_up(selections.values())
+            for where in selections.values():
+                mask[rows.of(where)] = True
             self._of, self._mask = (catalog, dict(promises)), mask
         self._now = catalog, self._mask, np.where(np.isfinite(prices), prices, 0.0)  # an infinite price masks items
 

@@ -15,12 +15,29 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
 
-    from fairsync.schedule import ScheduledPromise
+    from fairsync.ledger import Totals
+    from fairsync.schedule import ScheduledPromise, Span
 
 # Requests between two steps, at least: what the last step changed has to be seen first.
 _STEP = 64
+
+
+def longest_window(promises: Iterable[ScheduledPromise], now: datetime) -> Span | None:
+    """Return the longest window under way, over which the budget holds; None if no window is under way.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime
+    >>> from fairsync.schedule import ScheduledPromise, Window
+    >>> promises = [ScheduledPromise.of_group("toys", 5, window) for window in (Window.hour("UTC"), Window.day("UTC"))]
+    >>> longest_window(promises, datetime(2026, 3, 4, 9, tzinfo=UTC)).seconds
+    86400.0
+    """
+    spans = {window.at(now) for window in {one.window for one in promises}}
+    return max((span for span in spans if span is not None), key=lambda span: span.seconds, default=None)
 
 
 @dataclass(frozen=True)
@@ -40,6 +57,12 @@ class Spent:
     cost: float
     base: float
     requests: int
+
+    @classmethod
+    def of(cls, periods: Sequence[Totals]) -> Spent:
+        """Return what promises have cost in some periods."""
+        cost, relevance = (sum(getattr(one, name) for one in periods) for name in ("cost", "relevance"))
+        return cls(float(cost), abs(float(relevance + cost)), sum(one.requests for one in periods))
 
     @property
     def share(self) -> float:

@@ -1,7 +1,8 @@
 """First days: windows of a number of days that begin for each item, or label, when it comes.
 
-A promise for each has such a window as long as nobody has come yet: a campaign from the first moment of the year 2000,
-before any service ran, of which only the length counts.
+The template of a series has a placeholder window: a campaign that starts on 2000-01-01, of which only the length and
+the zone are used. Each promise of the series gets a window of that length from the moment at which its item or label
+comes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def first_days(days: int, zone: str = "UTC") -> Window:
-    """Return the window of the first days of each.
+    """Return the placeholder window of a template.
 
     Examples
     --------
@@ -29,13 +30,13 @@ def first_days(days: int, zone: str = "UTC") -> Window:
 
 
 def days_of(window: Window) -> int | None:
-    """Return the number of days; None for any other window."""
+    """Return the length of a placeholder window in days; None for any other window."""
     if window.recurs or window.start != _ORIGIN or window.end is None:
         return None
     return (window.end - _ORIGIN).days
 
 
 def begun(window: Window, now: datetime) -> Window:
-    """Return the window of one that comes now; any other window is the same for all."""
+    """Return the window of an item or label that comes now. A window that is no placeholder is returned as it is."""
     days = days_of(window)
     return window if days is None else Window("campaign", window.zone, now, now + timedelta(days=days))

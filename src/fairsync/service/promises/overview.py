@@ -89,7 +89,7 @@ class StatusReporter:
         scheduler, promises = self._scheduler, list(self.promises().values())
         now, end, totals = scheduler.now(), scheduler.plan.span.end, self._coordinator.totals()
         cost = None if math.isnan(totals.cost) else float(totals.cost)
-        whole, budget = totals.relevance + (cost or 0.0), scheduler.budget
+        whole, budget = totals.relevance + (cost or 0.0), scheduler.state.costs.budget
         spent = None if budget is None else scheduler.spent(now)
         return Overview(
             now=now,
@@ -162,7 +162,7 @@ class StatusReporter:
             scheduler.periods.requests,
             scheduler.attribute,
             {one: name for name, one in scheduler.state.promises.items()},
-            scheduler.budget,
+            scheduler.state.costs.budget,
             scheduler.given_up(scheduler.plan.statuses),
             {} if self._monitor.last is None else self._monitor.last.group_costs,
         )

@@ -45,7 +45,7 @@ class PaceHistory:
         requests: int,
         attribute: str = "group",
     ) -> None:
-        """Add a point for every promise.
+        """Add a point for every promise. Promises about the same selection and window share their points.
 
         Parameters
         ----------
@@ -62,7 +62,7 @@ class PaceHistory:
         requests
             Requests in the present period.
         """
-        kept = {}
+        kept: dict[tuple[str, str, datetime], deque[PacePoint]] = {}
         most = min(max(_MOST_POINTS_OF_ALL // max(len(promises), 1), _LINE_POINTS), _MOST_POINTS)
         spans = {window: window.at(now) for window in {promise.window for promise in promises}}
         for promise in promises:
@@ -70,6 +70,8 @@ class PaceHistory:
             if span is None:
                 continue
             key = _key(promise, span)
+            if key in kept:
+                continue
             points = self._points.get(key) or deque[PacePoint]()
             points.append(
                 PacePoint(
@@ -104,6 +106,7 @@ class PaceHistory:
             projected=ahead.projected,
             low=ahead.low,
             high=ahead.high,
+            cost_share=view.cost_share,
         )
 
 

@@ -12,7 +12,7 @@ from fairsync.errors import UnknownGroupError
 from fairsync.service.promises.columns import column_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -213,12 +213,8 @@ def missing_at_start(
         The floor of each promise in its present window.
     """
     missing = np.zeros(len(counted))
-    for promise, so_far in exposures.items():
-        try:
-            code = groups.code_of(column_of(promise, attribute))
-        except UnknownGroupError:  # it is counted from the next plan on
-            continue
-        missing[code] = max(missing[code], floors.get(promise, 0) - (so_far - counted[code]))
+    for code, lacked in _left_at_start(floors, exposures, counted, groups, attribute):
+        missing[code] = max(missing[code], lacked)
     return missing
 
 
@@ -239,10 +235,24 @@ def room_at_start(
         The cap of each promise that has one in its present window.
     """
     room = np.full(len(counted), np.inf)
-    for promise, cap in caps.items():
+    for code, allowed in _left_at_start(caps, exposures, counted, groups, attribute):
+        room[code] = min(room[code], max(allowed, 0))
+    return room
+
+
+def _left_at_start(
+    bounds: Mapping[ScheduledPromise, int],
+    exposures: Mapping[ScheduledPromise, int],
+    counted: NDArray[np.int64],
+    groups: Grouped,
+    attribute: str,
+) -> Iterator[tuple[int, int]]:
+    """Yield the column of each bound, and its distance from the exposures when the present period began."""
+    for promise, so_far in exposures.items():
+        if promise not in bounds:
+            continue
         try:
             code = groups.code_of(column_of(promise, attribute))
-        except UnknownGroupError:
+        except UnknownGroupError:  # it is counted from the next plan on
             continue
-        room[code] = min(room[code], max(cap - (exposures.get(promise, 0) - counted[code]), 0))
-    return room
+        yield code, bounds[promise] - so_far + int(counted[code])

@@ -118,17 +118,6 @@ class Planner:
             _log_warnings(plan.statuses, now)
         return plan
 
-    def check(
-        self,
-        promise: ScheduledPromise,
-        others: Iterable[ScheduledPromise],
-        exposures: Mapping[ScheduledPromise, int],
-        forecast: Forecast,
-        now: datetime,
-    ) -> Feasibility:
-        """Return whether the expected traffic can deliver a promise beside others."""
-        return self.prepare_check(promise, others, exposures, forecast, now).run()
-
     def prepare_check(
         self,
         promise: ScheduledPromise,

@@ -204,7 +204,7 @@ class PromiseEditor:
 
     def _check_budget(self, asked: Mapping[str, ScheduledPromise]) -> None:
         """Refuse floors that would give way to the budget at once."""
-        budget = self._scheduler.budget
+        budget = self._scheduler.state.costs.budget
         for promise in asked.values():
             if budget is not None and budget.gives_way(promise):
                 reason = f"{promise} cannot be kept: {budget.text(self._scheduler.spent(self._scheduler.now()))}"

@@ -59,13 +59,7 @@ _DEGRADED_WEIGHT = 0.01
 _REPLAN_AFTER = timedelta(seconds=0.25)
 # Least time between them, as a multiple of the time that the last one took.
 _SEARCHES_PER_REPLAN = 4
-# Checks of the first days of items when a promise for each is changed, at most.
-_MOST_CHECKS = 16
 _NOT_ESTIMATED = "The least possible cost is not estimated where only a search engine holds the items."
-# Promises that a refusal names.
-_MOST_NAMED = 3
-# A refusal of more promises together than this names the first window that has no room for them, and no more.
-_MANY = 100
 
 
 class PromiseService:

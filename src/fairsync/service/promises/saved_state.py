@@ -1,4 +1,4 @@
-"""The saved state of the service, kept in the ledger beside the counts: promises, forecast, plan, and past windows."""
+"""The saved state of the service, in the ledger beside the counts: promises, forecast, plan, costs and past windows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from fairsync.errors import InvalidInputError
 from fairsync.schedule import Forecast, Plan, ScheduledPromise
 from fairsync.service.promises.clock import ClockReading
+from fairsync.service.promises.cost_book import CostBook
 from fairsync.service.promises.ledger_time import LedgerTime
 from fairsync.service.schema import PastWindow
 
@@ -55,10 +56,8 @@ class SavedState:
         Promises for each label of an attribute, by id; see :mod:`fairsync.service.promises.promise_series`.
     counted : Mapping
         Since when the exposures of each selection that is no group have been counted, by name.
-    subsidies : Mapping
-        The last subsidy of each column that had one, by label: what its exposures would cost if it gave way.
-    exposure_costs : Mapping
-        What an exposure of columns that give way without ever having had a subsidy would cost, by label: an estimate.
+    costs : CostBook
+        What exposures cost, and which floors have given way to the budget.
     """
 
     labels: tuple[Label, ...]
@@ -71,8 +70,7 @@ class SavedState:
     reading: ClockReading | None = None
     series: Mapping[str, ScheduledPromise] = field(default_factory=dict)
     counted: Mapping[str, datetime] = field(default_factory=dict)
-    subsidies: Mapping[Label, float] = field(default_factory=dict)
-    exposure_costs: Mapping[Label, float] = field(default_factory=dict)
+    costs: CostBook = field(default_factory=CostBook)
 
     def with_past(self, windows: Sequence[PastWindow]) -> SavedState:
         """Return the state with more past windows; one that ended before, by a clock that was set back, is replaced."""
@@ -117,8 +115,7 @@ class SavedState:
             "reading": None if self.reading is None else asdict(self.reading),
             "series": {name: promise.to_dict() for name, promise in self.series.items()},
             "counted": {name: since.isoformat() for name, since in self.counted.items()},
-            "subsidies": list(self.subsidies.items()),  # labels may be integers, which no key of JSON is
-            "exposure_costs": list(self.exposure_costs.items()),
+            **self.costs.to_dict(),
         }
         return {_NAME: json.dumps(document).encode()}
 
@@ -153,6 +150,5 @@ class SavedState:
             None if reading is None else ClockReading(**reading),
             {name: ScheduledPromise.from_dict(promise) for name, promise in document.get("series", {}).items()},
             {name: datetime.fromisoformat(since) for name, since in document.get("counted", {}).items()},
-            dict(document.get("subsidies", ())),
-            dict(document.get("exposure_costs", ())),
+            CostBook.from_dict(document),
         )

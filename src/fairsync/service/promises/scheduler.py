@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 from fairsync.errors import BackendUnavailableError
 from fairsync.promises import Promise
-from fairsync.promises.selection import conditions_of, is_selection, selection_name
+from fairsync.promises.selection import conditions_of, selection_name
 from fairsync.schedule import WORST_CASE_TRAFFIC, Span
 from fairsync.service.promises.audit import audit_changes, audit_start
-from fairsync.service.promises.budget import RelevanceBudget, Spent
+from fairsync.service.promises.budget import Spent, longest_window
 from fairsync.service.promises.clock import TOLERANCE
 from fairsync.service.promises.columns import column_of, group_of
 from fairsync.service.promises.first_days import days_of
-from fairsync.service.promises.giving_way import given_up
 from fairsync.service.promises.impression_rate import ExposureRule
 from fairsync.service.promises.leadership import Leadership
 from fairsync.service.promises.past_windows import (
@@ -47,8 +46,9 @@ if TYPE_CHECKING:
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.ledger import Totals
     from fairsync.ledger.audit import AuditRecord
-    from fairsync.schedule import Feasibility, Plan, PromiseStatus, ScheduledPromise, TrafficForecast
+    from fairsync.schedule import Plan, PromiseStatus, ScheduledPromise, TrafficForecast
     from fairsync.service.promises.clock import ClockReading
+    from fairsync.service.promises.cost_book import CostBook
     from fairsync.service.promises.giving_way import GivenUp
     from fairsync.service.promises.planning import FeasibilityCheck
 
@@ -129,8 +129,7 @@ class Scheduler:
         catalog: Callable[[], Catalog] | None = None,
         budget: float | None = None,
     ) -> None:
-        self.budget = None if budget is None else RelevanceBudget(budget)
-        self.attribute = attribute
+        self.attribute, self._budget = attribute, budget
         self._read_clock: Callable[[], ClockReading | None] = read_clock or (lambda: None)
         self.coordinator, self.lock = coordinator, threading.RLock()
         self._rule = ExposureRule(count, report_within)
@@ -142,7 +141,7 @@ class Scheduler:
         self._leadership = Leadership(coordinator)
         self._leadership.wait_for_state(lambda: SavedState.load(coordinator.ledger, attribute) is not None)
         found = SavedState.load(coordinator.ledger, attribute)
-        self.state = found or initial
+        self.state = self._under_budget(found or initial)
         self._archive = WindowArchive(coordinator.ledger)
         self._audit: list[AuditRecord] = []  # saved together with the change that it is about
         self.periods = Periods(coordinator, count, self.state.ledger_time, attribute)
@@ -270,10 +269,6 @@ class Scheduler:
         """Return the forecast of requests whose exposures count in time."""
         return self.planner.traffic(self.state.forecast)
 
-    def check(self, promise: ScheduledPromise, others: Mapping[str, ScheduledPromise]) -> Feasibility:
-        """Return whether the expected traffic can deliver a promise beside others."""
-        return self.prepare_check(promise, others).run()
-
     def prepare_check(self, promise: ScheduledPromise, others: Mapping[str, ScheduledPromise]) -> FeasibilityCheck:
         """Return the check of a promise beside others. Running it needs no lock."""
         exposures = {**self.exposures(), promise: self._exposures_of(promise)}
@@ -342,10 +337,14 @@ class Scheduler:
         return True
 
     def _load(self) -> None:
-        self.state = SavedState.load(self.coordinator.ledger, self.attribute) or self.state
+        self.state = self._under_budget(SavedState.load(self.coordinator.ledger, self.attribute) or self.state)
         self.periods.time, self._audit = self.state.ledger_time, []
         self._archive.forget()
         self._recount()
+
+    def _under_budget(self, state: SavedState) -> SavedState:
+        """Return a state under the budget of this process; the process that saved the state may have had another."""
+        return replace(state, costs=state.costs.with_share(self._budget))
 
     def _resume(self) -> None:
         """Continue the period of the ledger after a start, or begin another one if that one is over."""
@@ -446,7 +445,8 @@ class Scheduler:
         start, since, until_next = None, None, self._requests_until_next_plan(now)
         promises = tuple(one for one in self.state.promises.values() if one.window.end is None or one.window.end > now)
         self._save_columns(promises, now)
-        self._note_subsidies(promises)
+        prices = dict(zip(self.coordinator.labels, self.coordinator.prices().tolist(), strict=False))
+        costs = self.state.costs.with_prices(prices, {column_of(one, self.attribute) for one in promises})
         if begins_period:
             start = self.periods.recount_for_next(promises, now)
             exposures = {one: self.periods.before.exposures.get(one, 0) for one in promises}
@@ -458,17 +458,19 @@ class Scheduler:
         forecast, before = self.state.forecast, self.state.plan
         plan = self.planner.plan(promises, exposures, forecast, now, before, requests, until_next)
         targets = self._targets(plan, promises)
-        if self.budget is not None:
-            self.budget = self._budget_after(self.budget, plan, now)
-            if self.budget.cut is not None:
-                in_force = self.budget.in_force(promises)
-                had, came = (
-                    {kept: counts[one] for kept, one in in_force.items() if one in counts}
-                    for counts in (exposures, requests)
-                )
-                kept = self.planner.plan([*in_force], had, forecast, now, None, came, until_next, logs=False)
-                targets, plan = self._targets(kept, promises), replace(plan, horizon=kept.horizon)
-        state, saved = replace(self.state, plan=plan), None
+        costs = self._after_spending(costs, plan, now)
+        budget = costs.budget
+        if budget is not None and budget.cut is not None:
+            in_force = budget.in_force(promises)
+            had, came = (
+                {kept: counts[one] for kept, one in in_force.items() if one in counts}
+                for counts in (exposures, requests)
+            )
+            kept = self.planner.plan([*in_force], had, forecast, now, None, came, until_next, logs=False)
+            targets, plan = self._targets(kept, promises), replace(plan, horizon=kept.horizon)
+        if budget != self.state.costs.budget and not begins_period:  # a new period is saved when it has begun
+            saves = True  # replicas, and the next process, must know what has given way
+        state, saved = replace(self.state, plan=plan, costs=costs), None
         if saves:
             state = replace(state, reading=self._read_clock())
             saved = state.dump()
@@ -491,30 +493,14 @@ class Scheduler:
         if begins_period:  # other replicas may have added to the period before until it ended
             self._recount()
 
-    def _note_subsidies(self, promises: Iterable[ScheduledPromise]) -> None:
-        """Keep the last subsidies of groups, and of selections that promises are about."""
-        paid = zip(self.coordinator.labels, self.coordinator.prices().tolist(), strict=False)
-        last = {**self.state.subsidies, **{label: -price for label, price in paid if price < 0}}
-        known = {column_of(one, self.attribute) for one in promises}
-        subsidies, costs = (
-            {label: value for label, value in values.items() if label in known or not is_selection(label)}
-            for values in (last, self.state.exposure_costs)
-        )
-        self.state = replace(self.state, subsidies=subsidies, exposure_costs=costs)
-
     def learn_exposure_costs(self, costs: Mapping[Label, float]) -> None:
         """Keep estimates of what exposures of columns without a subsidy would cost."""
-        self.state = replace(self.state, exposure_costs={**self.state.exposure_costs, **costs})
+        self.state = replace(self.state, costs=self.state.costs.with_estimates(costs))
 
     def missing_without_cost(self) -> dict[Label, float]:
         """Return the exposures per request that promises give up which were never subsidised, by column."""
-        found: dict[Label, float] = {}
-        statuses, slots = self.plan.statuses, self._slots()
-        for promise, lost in self.given_up(statuses).items():
-            column, n = column_of(promise, self.attribute), slots.get(promise, 0)
-            if n and column not in self.state.subsidies:
-                found[column] = max(found.get(column, 0.0), lost.exposures * self.coordinator.k / n)
-        return found
+        lost = self.given_up(self.plan.statuses)
+        return self.state.costs.never_subsidised(lost, self._slots(), self.coordinator.k, self.attribute)
 
     def _requests_until_next_plan(self, now: datetime) -> int:
         """Return how many requests may come before the next plan: those expected, or as many as lately."""
@@ -547,36 +533,23 @@ class Scheduler:
         if not selections <= set(known):
             self.save_labels([*known, *sorted(selections - set(known))])
 
-    def _budget_after(self, budget: RelevanceBudget, plan: Plan, now: datetime) -> RelevanceBudget:
-        """Return the budget after what was spent so far, by what the floors of each priority will still cost."""
-        spent, longest, ahead = self.spent(now), self._longest(now), dict[int, float]()
-        subsidies = self.state.subsidies
-        for one in plan.statuses:
-            if one.missing:
-                cost = one.missing * subsidies.get(column_of(one.promise, self.attribute), 0.0)
-                priority = one.promise.promise.priority
-                ahead[priority] = ahead.get(priority, 0.0) + cost
+    def _after_spending(self, costs: CostBook, plan: Plan, now: datetime) -> CostBook:
+        """Return the cost book after what was spent in the longest window under way."""
+        if costs.budget is None:
+            return costs
+        longest = longest_window(self.state.promises.values(), now)
         left = 0.0 if longest is None else self.state.forecast.expected(now, longest.end, now)
-        whole = spent.base * (1 + left / max(spent.requests, 1))
-        return budget.after(spent, ahead, whole)
-
-    def _longest(self, now: datetime) -> Span | None:
-        """Return the longest window under way."""
-        spans = {window.at(now) for window in {one.window for one in self.state.promises.values()}}
-        return max((span for span in spans if span is not None), key=lambda span: span.seconds, default=None)
+        return costs.after(self.spent(now), plan.statuses, left, self.attribute)
 
     def spent(self, now: datetime) -> Spent:
         """Return what promises have cost in the longest window under way."""
-        longest = self._longest(now)
-        periods = [self.periods.present] if longest is None else self.periods.within(longest)
-        cost, relevance = (sum(getattr(one, name) for one in periods) for name in ("cost", "relevance"))
-        return Spent(float(cost), abs(float(relevance + cost)), sum(one.requests for one in periods))
+        longest = longest_window(self.state.promises.values(), now)
+        return Spent.of([self.periods.present] if longest is None else self.periods.within(longest))
 
     def given_up(self, statuses: Iterable[PromiseStatus]) -> dict[ScheduledPromise, GivenUp]:
         """Return which of the promises are given up, why, and what keeping them would cost."""
         limited = self.coordinator.gave_way() if self.coordinator.terms.max_prices is not None else {}
-        costs = {**self.state.exposure_costs, **self.state.subsidies}
-        return given_up(statuses, costs, limited, self.budget, self.attribute)
+        return self.state.costs.given_up(statuses, limited, self.attribute)
 
     def counts_since_start(self, promise: ScheduledPromise, now: datetime) -> bool:
         """Return whether all exposures of a promise in its present window are counted.
