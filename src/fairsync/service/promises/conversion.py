@@ -8,12 +8,11 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, cast
 from zoneinfo import ZoneInfo
 
-from fairsync.catalog.attributes import NumberColumn
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.promises import Promise, each
 from fairsync.schedule import ScheduledPromise, Window
 from fairsync.schedule.window import boundary_of, check_zone
-from fairsync.service.promises.columns import group_of
+from fairsync.service.promises.columns import check_group, group_of, labels_of
 from fairsync.service.promises.first_days import days_of, first_days
 from fairsync.service.promises.promise_changes import repeats
 from fairsync.service.schema import WindowRecord
@@ -60,7 +59,7 @@ def promise_from_record(record: PromiseRecord, catalog: Catalog) -> ScheduledPro
     if days_of(window) is not None and record.each is None:
         raise InvalidInputError("a window of first days begins for each label when it comes: give each, or a start.")
     if record.group is not None and record.floor is not None:
-        catalog.code_of(record.group)
+        check_group(record.group, catalog)
         return ScheduledPromise.of_group(record.group, record.floor, window, catalog.group_attribute)
     promise = Promise(
         record.where or {},
@@ -85,10 +84,7 @@ def check_selection(promise: Promise, catalog: Catalog) -> None:
     if found is None or len(found) or promise.at_least is None:
         return
     for name, value in promise.where.items():  # a label that nobody has is the most likely reason
-        column = catalog.attributes[name]
-        labels = (
-            [] if isinstance(column, NumberColumn) or isinstance(value, dict) else [str(one) for one in column.labels]
-        )
+        labels = [] if isinstance(value, dict) else [str(one) for one in labels_of(catalog, name)]
         for one in value if isinstance(value, list) else [value]:
             if labels and str(one) not in labels:
                 close = get_close_matches(str(one), labels, n=1)
