@@ -49,7 +49,7 @@ def test_selections_never_become_labels(tmp_path: Path, labels: list[Label]) -> 
             service.items.upsert(None, {"category": [labels[0]]}, ["i8"])
             assert np.isin(service.retrieve(vectors[:8]).groups, labels).all()
             first = attribute_views(service.catalog)[0]
-            assert (first.name, sorted(first.labels), first.total) == ("category", sorted(labels), 3)  # type: ignore[type-var]
+            assert (first.name, sorted(first.labels), first.total) == ("category", sorted(labels), 3)
             column = '{"region": "AT"}'
             assert column in service.coordinator.labels
             with pytest.raises(InvalidInputError, match="has no group") as refused:
@@ -57,8 +57,8 @@ def test_selections_never_become_labels(tmp_path: Path, labels: list[Label]) -> 
             assert "3 groups" in str(refused.value)
             assert "region" not in str(refused.value).split(". ", 1)[1]
             if isinstance(labels[0], str):
+                record = PromiseRecord(where={"category": column}, at_least=5, window=DAY)
                 with pytest.raises(InvalidInputError, match=r"no item has the category") as refused:
-                    record = PromiseRecord(where={"category": column}, at_least=5, window=DAY)
                     promise_from_record(record, service.catalog)
                 assert "There are 'books', 'toys', 'wine'." in str(refused.value)
         finally:
