@@ -181,7 +181,6 @@ def promised_bound(
     unconstrained: float,
     eligible: Eligibility | None = None,
     limits: ListLimits | None = None,
-    rounds: int = ROUNDS,
 ) -> DualBound:
     """Bound the relevance of all plans that keep promises which may overlap; see :func:`dual_bound`.
 
@@ -191,7 +190,7 @@ def promised_bound(
     ----------
     atom_of
         (n,) the atom of each item.
-    search, users, k, unconstrained, eligible, rounds
+    search, users, k, unconstrained, eligible
         As for :func:`dual_bound`; prices are those of atoms.
     rows, least
         The bounds of promises, and (J,) the least value of each.
@@ -230,7 +229,7 @@ def promised_bound(
     lists, subsidies = lists.in_unit(subsidies)
     exponent = lists.exponent
     if len(least):
-        subsidies = lower_dual(lists, subsidies, rounds, _TOLERANCE, float(np.ldexp(unconstrained, -exponent)))
+        subsidies = lower_dual(lists, subsidies, ROUNDS, _TOLERANCE, float(np.ldexp(unconstrained, -exponent)))
     else:  # only limits per list: the best lists that keep them are the best plan
         lists.refresh(subsidies)
     best = lists.pool.best(subsidies)

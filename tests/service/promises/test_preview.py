@@ -13,7 +13,7 @@ from fairsync.hindsight import hindsight
 from fairsync.promises import Promise
 from fairsync.promises.selection import selection_name
 from fairsync.schedule import ScheduledPromise, Window, check_promise
-from fairsync.service.promises import planning
+from fairsync.service.promises import costs, planning
 from fairsync.service.promises.preview import AskedRates, Estimate, RecentRequests
 from service.running import shop_catalog, small_service
 
@@ -100,6 +100,18 @@ def test_it_is_unknown_with_few_requests_or_too_much_promised(items: SearchedIte
     assert found.cost is not None, "a group of two items fills two places at most"
 
 
+def test_of_many_bounds_the_largest_are_estimated(items: SearchedItems, monkeypatch: pytest.MonkeyPatch) -> None:
+    recent = filled(np.random.default_rng(1).normal(size=(256, 6)) + 0.5)
+    whole, part = recent.estimate(items, 4, floors(small=2.0, rare=0.25)), recent.estimate(items, 4, floors(small=2.0))
+    monkeypatch.setattr(costs, "MOST_BOUNDS", 1)
+    found = recent.estimate(items, 4, floors(rare=0.25, small=2.0))
+    assert found.cost == pytest.approx(part.cost)
+    assert found.note == "The least cost is without 1 of the bounds."
+    assert whole.cost is not None
+    assert found.cost is not None
+    assert found.cost < whole.cost
+
+
 def test_requests_with_different_numbers_of_interests_count_together(items: SearchedItems) -> None:
     users = np.random.default_rng(1).normal(size=(256, 6)) + 0.5
     recent, alike = filled(users), filled(users)
@@ -122,23 +134,23 @@ def test_a_preview_knows_the_cost_of_any_selection_before_and_after_others_are_p
         for _ in range(16):
             service.retrieve(rng.normal(size=(16, 8)))
 
-    def costs() -> list[float | None]:
+    def least_costs() -> list[float | None]:
         found = [service.editor.preview(one) for one in previews]
         assert not any("not known" in one.message for one in found)
         return [one.least_cost for one in found]
 
     answer()
-    before = costs()
+    before = least_costs()
     assert None not in before
     made = service.editor.set_promise(ScheduledPromise(Promise({"region": "AT"}, at_least=10), DAY))
     service.refresh()
     answer()
-    with_another = costs()
+    with_another = least_costs()
     assert None not in with_another
     service.editor.delete_promise(made.id)
     service.refresh()
     answer()
-    assert None not in costs()
+    assert None not in least_costs()
     asked = ScheduledPromise(Promise({}, at_least=1_000_000), DAY)
     refused = service.editor.preview(asked)
     assert not refused.feasible

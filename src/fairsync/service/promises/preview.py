@@ -14,12 +14,12 @@ import numpy as np
 from fairsync.catalog.atoms import Membership
 from fairsync.errors import InvalidInputError, TooManyPreviewsError, UndecidedPromisesError
 from fairsync.hindsight.bound_rows import BoundRows
-from fairsync.hindsight.dual_bound import ROUNDS, promised_bound
+from fairsync.hindsight.dual_bound import promised_bound
 from fairsync.hindsight.limited_lists import ListLimits
 from fairsync.promises import Promise
 from fairsync.promises.linear_program import solve
 from fairsync.promises.selection import conditions_of, selection_name
-from fairsync.service.promises.costs import MOST_BOUNDS
+from fairsync.service.promises.costs import largest_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -77,11 +77,27 @@ class Estimate:
         The same as a share of the relevance without promises.
     reason : str
         Why the cost is not known; empty if it is.
+    left_out : int
+        Floors and caps beyond the most that an estimate is made for: with them, promises cost more.
     """
 
     cost: float | None = None
     share: float | None = None
     reason: str = ""
+    left_out: int = 0
+
+    @property
+    def note(self) -> str:
+        """What to know of the cost, as a sentence; empty if there is nothing.
+
+        Examples
+        --------
+        >>> Estimate(reason="there were no requests").note, Estimate(1.0, 0.1, left_out=9).note
+        ('Its cost is not known: there were no requests.', 'The least cost is without 9 of the bounds.')
+        """
+        if self.reason:
+            return f"Its cost is not known: {self.reason}."
+        return f"The least cost is without {self.left_out:,} of the bounds." if self.left_out else ""
 
 
 @dataclass(frozen=True)
@@ -184,18 +200,18 @@ class RecentRequests:
         plain = float(search(vectors, None, k).relevance.sum())
         rows, least = BoundRows.of(tried.membership, floors, caps, n * k)
         before = np.array([(prices or {}).get(name, 0.0) for name in tried.selections], dtype=np.float64)
-        # Without a round, the prices in force prove a bound too, only a weaker one.
-        rounds = ROUNDS if len(least) <= MOST_BOUNDS else 0
+        # Those that cost most by the prices in force; those of new promises are not known, and count by their size.
+        worth = np.where(before != 0, np.abs(before), float(np.abs(before).max(initial=0.0)) or 1.0)
+        used = np.flatnonzero(largest_bounds(least * worth[rows.promise_of]))
+        left_out, rows, least = len(least) - len(used), rows.take(used), least[used]
         limits = ListLimits.of(tried.membership, np.minimum(tried.list_limits, k).astype(np.int64), k)
         start = np.clip(-before[rows.promise_of] * rows.signs.astype(np.float64), 0.0, 1e30)
         try:
-            bound = promised_bound(
-                tried.atom_of, search, vectors, k, rows, least, start, plain, limits=limits, rounds=rounds
-            )
+            bound = promised_bound(tried.atom_of, search, vectors, k, rows, least, start, plain, limits=limits)
         except InvalidInputError as error:  # limits per list that leave too little of what was fetched
             return Estimate(reason=str(error).rstrip("."))
         cost = max(plain - bound.relevance, 0.0)
-        return Estimate(cost / n, cost / abs(plain) if plain else 0.0)
+        return Estimate(cost / n, cost / abs(plain) if plain else 0.0, left_out=left_out)
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ class PromiseEditor:
             pushes_out=[names[one] for one in check.pushes_out(verdict) if one in names],
             least_cost=estimate.cost,
             least_cost_share=estimate.share,
-            message=f"{verdict.message}{f' Its cost is not known: {estimate.reason}.' if estimate.reason else ''}",
+            message=f"{verdict.message} {estimate.note}".rstrip(),
         )
 
     def set_promise(
