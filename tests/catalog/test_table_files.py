@@ -40,6 +40,15 @@ def test_attributes_of_every_kind_come_back(name: str, tmp_path: Path) -> None:
     assert values(open_catalog(tmp_path / name)) == ATTRIBUTES
 
 
+@pytest.mark.parametrize("name", ["items.csv", "items.npz", "items.NPY"])
+def test_no_folder_gets_the_name_of_a_file(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"folder or a \.parquet file.* items or items\.parquet, not items\."):
+        save_catalog(CATALOG, tmp_path / name)
+    assert not list(tmp_path.iterdir())
+    save_catalog(CATALOG, tmp_path / "items.v2")
+    assert (tmp_path / "items.v2").is_dir()
+
+
 def test_a_table_of_another_program(tmp_path: Path) -> None:
     """The group is the column of that name, wherever it is, and columns that are no attributes are left out."""
     frame = pl.DataFrame(

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from fairsync.cli import app
 from fairsync.ledger import Entry, SqlLedger
 from fairsync.ledger.file_lock import FileLock
+from fairsync.ledger.labels import save_labels
 from fairsync.schedule import Forecast, ScheduledPromise, Window
 from fairsync.service.promises.saved_state import SavedState
 from ledger.old_formats import OLD, write_old
@@ -103,6 +104,24 @@ def test_show_without_a_service(tmp_path: Path) -> None:
     assert found["horizon"]["groups"][29] == {"group": None, "exposures": 29, "impressions": None}
 
 
+def test_show_tells_groups_from_selections(tmp_path: Path) -> None:
+    with SqlLedger(tmp_path / "a.db", 3) as ledger:
+        save_labels(ledger, ["books", '{"new": true, "provider": "acme"}', "wine"])
+        ledger.record([Entry(np.array([7, 5, 6]), 9, 0.5, 0.1)])
+    shown = run("show", tmp_path / "a.db").output
+    assert "9 requests in 1 horizons, 2 groups and 1 selection" in shown
+    rows = [line.split("│")[1].strip() for line in shown.splitlines() if line.startswith("│")]
+    assert rows == ["books", "wine", "new=True, provider=acme"]
+    assert "group or selection" in shown
+    assert "and 2 more: --groups 3" in run("show", tmp_path / "a.db", "--groups", 1).output
+    found = json.loads(run("show", tmp_path / "a.db", "--json").stdout)
+    assert (found["groups"], found["selections"]) == (2, 1)
+    assert [one["group"] for one in found["horizon"]["groups"]] == ["books", "wine"]
+    assert found["horizon"]["selections"] == [
+        {"where": {"new": True, "provider": "acme"}, "exposures": 5, "impressions": None}
+    ]
+
+
 @pytest.mark.parametrize("old", OLD)
 def test_earlier_formats_are_shown_checked_and_migrated(old: str, tmp_path: Path) -> None:
     path = write_old(tmp_path / "a.db", OLD[old])
@@ -111,7 +130,7 @@ def test_earlier_formats_are_shown_checked_and_migrated(old: str, tmp_path: Path
     assert run("check", path).exit_code == 0
     done = run("migrate", path)
     assert done.exit_code == 0, done.output
-    assert f"{path} is migrated from format {old[0]} to 4: 7 requests in 2 horizons, 2 groups." in done.output
+    assert f"{path} is migrated from format {old[0]} to 4: 7 requests in 2 horizons, 2 columns." in done.output
     again = run("migrate", path)
     assert again.exit_code == 0
     assert "has the present format, 4: nothing was changed" in again.output
@@ -135,7 +154,7 @@ def test_backup_and_restore(source: str, tmp_path: Path) -> None:
         done = run("backup", source, copy)
         assert done.exit_code == 0, done.output
         assert done.output.startswith(f"{copy} is a backup of ")
-        assert "70 requests in 1 horizons, 2 groups" in done.output
+        assert "70 requests in 1 horizons, 2 columns" in done.output
         ledger.record([ENTRY])
         refused = run("restore", source, copy)
         assert refused.exit_code == 1
@@ -153,7 +172,7 @@ def test_check(source: str, tmp_path: Path) -> None:
         fill(ledger)
         sound = run("check", source)
         assert sound.exit_code == 0, sound.output
-        assert "is undamaged: 70 requests in 1 horizons, 2 groups." in sound.output
+        assert "is undamaged: 70 requests in 1 horizons, 2 columns." in sound.output
         ledger.save("service", b"{}")
         damaged = run("check", source)
         assert damaged.exit_code == 1

@@ -51,7 +51,7 @@ def test_every_source(arguments: list[str], name: str, history: int, folder: Pat
     result = run(*arguments, "--least-items", 3)
     assert result.exit_code == 0, result.output
     assert f"Next: fairsync train data/{name}" in result.stdout
-    for line in ("interactions", "users", "groups", "rows read", "38% of the items", "Unix seconds"):
+    for line in ("interactions", "users", "groups", "rows read", "38% of the items", "2017-11-26", "UTC"):
         assert line in result.stdout
     data = Dataset.load(folder / "data" / name)
     facts = data.facts
@@ -66,6 +66,20 @@ def test_bad_rows_are_told(folder: Path) -> None:
     assert "first: UserBehavior.csv:50" in result.stdout
     assert "left out: behaviour buy" in result.stdout
     assert "groups below 200 items are merged" in " ".join(result.stdout.split())
+
+
+def test_columns_that_are_left_out_are_told_with_the_option_that_keeps_them(folder: Path) -> None:
+    lines = "".join(f"{item},c{item % 3},s{item % 2},{item}.5,a|b\n" for item in range(8))
+    (folder / "shop.csv").write_text("item,category,shop seller,price,tags\n" + lines)
+    given = ["table", "--interactions", "log.csv", "--items", "shop.csv", "--least-items", 3]
+    told = " ".join(run(*given).stdout.split())
+    assert "left out of shop.csv: shop seller, price, tags." in told
+    assert "--group-column category --group-column 'shop seller', and --list-column" in told
+    (note,) = json.loads(run(*given, "--json").stdout)["notes"]
+    assert note.startswith("left out of shop.csv")
+    kept = ["--group-column", "category", "--group-column", "shop seller", "--group-column", "price"]
+    assert "left out" not in run(*given, *kept, "--list-column", "tags").stdout
+    assert "left out" not in run("table", "--interactions", "log.csv", "--group-column", "item").stdout
 
 
 def test_a_log_that_is_nearly_all_left_out_is_warned_of(folder: Path) -> None:

@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from fairsync.cli.check import check
-from fairsync.errors import FairSyncError
+from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.ledger import SqlLedger
 from fairsync.service.check import check as check_settings
 from fairsync.service.run import make_promise_service
@@ -69,6 +69,17 @@ def test_promises_that_cannot_be_kept_are_problems(tmp_path: Path) -> None:
     assert [one["accepted"] for one in document["promises"]] == [False, False]
     assert [one["largest"] for one in document["promises"]] == [3 * 86_400 - 150_000] * 2
     assert "cannot be kept" in document["problems"][0]
+
+
+def test_mistakes_in_promises_are_told_with_the_remedy(tmp_path: Path) -> None:
+    promises = '[[promises]]\nwhere = {}\nat_least = 5.0\nwindow = {every = "day"}\n'
+    words = (
+        "at_least is 5.0: a share of all slots is at most 1.0, and a number of exposures is a whole number, such as 5"
+    )
+    with pytest.raises(InvalidInputError, match=words):
+        load_settings(configured(tmp_path, promises), {})
+    with pytest.raises(InvalidInputError, match="expected one of 'hour', 'day', 'week', 'campaign'"):
+        load_settings(configured(tmp_path, promises.replace("5.0", "5").replace("day", "month")), {})
 
 
 def test_describes_the_ledger_in_postgres_and_writes_nothing(tmp_path: Path) -> None:

@@ -409,6 +409,8 @@ def _split_attributes(
 
 def _names(labels: Sequence[Label]) -> npt.NDArray[Any]:
     words = [label for label in labels if isinstance(label, str)]
+    if words and len(words) < len(labels):  # labels are numbers, and words name columns of a ledger: no item has them
+        return np.array([-1 if isinstance(label, str) else label for label in labels], dtype=np.int64)
     return words_array(words) if words else np.asarray(labels)
 
 

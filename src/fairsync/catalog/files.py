@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 Watch: TypeAlias = Callable[[int, int], object]
 """A progress callback: called with the number of items done and the total."""
 
+# Endings of files, in which a catalog cannot be written: a folder of such a name would be mistaken for one.
+_NO_FOLDERS = (".csv", ".tsv", ".json", ".jsonl", ".npy", ".npz", ".arrow", ".feather")
 # Large enough to read fast, small enough to hold in memory.
 BLOCK_BYTES = 1 << 24
 
@@ -135,6 +137,11 @@ def save_catalog(catalog: Catalog, folder: str | os.PathLike[str], changes: int 
     if target.suffix.lower() == ".parquet" and not target.is_dir():
         write_table(catalog, target)
         return
+    if target.suffix.lower() in _NO_FOLDERS and not target.is_dir():
+        raise InvalidInputError(
+            f"a catalog is written to a folder or a .parquet file, not to {target.suffix}: name it"
+            f" {target.with_suffix('').name} or {target.with_suffix('.parquet').name}, not {target.name}."
+        )
     if target.exists() and not (target.is_dir() and {one.name for one in target.iterdir()} <= FILES):
         raise InvalidInputError(f"{target} exists and is not a catalog: choose another folder.")
     fingerprint = Fingerprint.of(catalog)

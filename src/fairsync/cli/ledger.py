@@ -41,7 +41,9 @@ _TIMEOUT = 3.0  # seconds for which a Postgres server that is away, or a ledger 
 def show(
     source: _Source,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
-    most: Annotated[int, typer.Option("--groups", min=1, help="Groups to list, those with most exposures first.")] = 20,
+    most: Annotated[
+        int, typer.Option("--groups", min=1, help="Groups and selections to list, those with most exposures first.")
+    ] = 20,
 ) -> None:
     """Show what a ledger holds. The service may be running.
 
@@ -160,5 +162,5 @@ def find_url(source: str) -> str:
 
 def _print(sentence: str, summary: Summary | None = None) -> None:
     if summary is not None:
-        sentence += f": {summary.requests:,} requests in {summary.horizons:,} horizons, {summary.groups:,} groups"
+        sentence += f": {summary.requests:,} requests in {summary.horizons:,} horizons, {summary.groups:,} columns"
     Console(soft_wrap=True, highlight=False).print(f"{sentence}.", markup=False)

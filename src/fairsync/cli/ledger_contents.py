@@ -14,6 +14,8 @@ from rich.text import Text
 from fairsync.coordination.shared_terms import SharedTerms
 from fairsync.errors import InvalidInputError
 from fairsync.ledger.labels import load_labels
+from fairsync.promises import Promise
+from fairsync.promises.selection import conditions_of, counted_text, is_selection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +37,7 @@ class ShownLedger:
     contents : Contents
         What it holds.
     labels : list
-        Labels of the groups, where they are known.
+        What is counted, where it is known: labels of groups, and names of selections.
     promises : list of dict
         The promises of a service.
     sentences : list of str
@@ -71,7 +73,14 @@ class ShownLedger:
         contents, summary, totals = self.contents, self.contents.summary, self.contents.totals
         horizon = None
         if totals is not None:
-            impressions = totals.impressions
+            impressions, n = totals.impressions, len(totals.exposures)
+            counts = [
+                {
+                    "exposures": int(totals.exposures[code]),
+                    "impressions": None if impressions is None else int(impressions[code]),
+                }
+                for code in range(n)
+            ]
             horizon = {
                 "began": _iso(totals.began),
                 "requests": totals.requests,
@@ -79,18 +88,17 @@ class ShownLedger:
                 "cost": None if np.isnan(totals.cost) else totals.cost,
                 "forced": totals.forced,
                 "groups": [
-                    {
-                        "group": self.labels[code] if code < len(self.labels) else None,
-                        "exposures": int(exposures),
-                        "impressions": None if impressions is None else int(impressions[code]),
-                    }
-                    for code, exposures in enumerate(totals.exposures)
+                    {"group": self._group(code), **counts[code]} for code in range(n) if self._where(code) is None
+                ],
+                "selections": [
+                    {"where": where, **counts[code]} for code in range(n) if (where := self._where(code)) is not None
                 ],
             }
         return {
             "ledger": self.address,
             "format": summary.format,
-            "groups": summary.groups,
+            "groups": summary.groups - self._n_selections,
+            "selections": self._n_selections,
             "horizons": summary.horizons,
             "requests": summary.requests,
             "horizon": horizon,
@@ -104,8 +112,21 @@ class ShownLedger:
             "promises": self.promises,
         }
 
+    @property
+    def _n_selections(self) -> int:
+        return sum(map(is_selection, self.labels))
+
+    def _group(self, code: int) -> Label | None:
+        """Return the label of a column; None if it is not known."""
+        return self.labels[code] if code < len(self.labels) else None
+
+    def _where(self, code: int) -> dict[str, Any] | None:
+        """Return the conditions of a column that counts a selection; None for one that counts a group."""
+        label = self._group(code)
+        return conditions_of(str(label)) if is_selection(label) else None
+
     def tables(self, most: int) -> list[RenderableType]:
-        """Return tables for the terminal, with at most this many groups."""
+        """Return tables for the terminal, with at most this many groups and selections."""
         contents, summary = self.contents, self.contents.summary
         facts = Table(box=None, show_header=False, pad_edge=False)
         answers = f"{contents.answers:,} saved, {contents.answer_bytes:,} bytes"
@@ -114,7 +135,8 @@ class ShownLedger:
         rows = {
             "ledger": self.address,
             "format": str(summary.format),
-            "record": f"{summary.requests:,} requests in {summary.horizons:,} horizons, {summary.groups:,} groups",
+            "record": f"{summary.requests:,} requests in {summary.horizons:,} horizons,"
+            f" {counted_text(self.labels, summary.groups)}",
             "answers": f"{answers}; {contents.expired_answers:,} expired",
             "leases": f"{contents.leases:,} open",
             "items": f"{contents.items:,} changed since the catalog's files were written",
@@ -132,21 +154,28 @@ class ShownLedger:
         began = _iso(totals.began)
         title = f"The horizon under way: {totals.requests:,} requests{'' if began is None else f', since {began}'}"
         table = Table(title=title, title_justify="left")
-        table.add_column("group", overflow="fold")
+        kinds = "group or selection" if self._n_selections else "group"
+        table.add_column(kinds, overflow="fold")
         # A truncated number would be misread, so numbers are never wrapped or cut.
         table.add_column("exposures", justify="right", no_wrap=True)
         if totals.impressions is not None:
             table.add_column("impressions", justify="right", no_wrap=True)
         for code in np.argsort(-totals.exposures, kind="stable")[:most].tolist():
-            label = str(self.labels[code]) if code < len(self.labels) else f"number {code}"
             counts = [totals.exposures[code]] + ([] if totals.impressions is None else [totals.impressions[code]])
-            table.add_row(Text(label), *(f"{count:,}" for count in counts))
+            table.add_row(Text(self._name(code)), *(f"{count:,}" for count in counts))
         rest = len(totals.exposures) - most
-        return [table, *([f"and {rest:,} more groups: --groups {len(totals.exposures)}"] if rest > 0 else [])]
+        more = "more" if self._n_selections else "more groups"
+        return [table, *([f"and {rest:,} {more}: --groups {len(totals.exposures)}"] if rest > 0 else [])]
+
+    def _name(self, code: int) -> str:
+        where, label = self._where(code), self._group(code)
+        if where is not None:
+            return Promise(where, at_least=0).name
+        return f"number {code}" if label is None else str(label)
 
 
 def _read_promises(reader: LedgerReader) -> tuple[list[Label], list[dict[str, Any]], list[str]]:
-    """Return the labels of the groups, and the promises of a service as values and in words."""
+    """Return the labels of the columns, and the promises of a service as values and in words."""
     shared = SharedTerms.saved_in(reader)
     labels = (load_labels(reader) or []) if shared is None else shared.groups.labels
     if importlib.util.find_spec("msgspec") is None:  # without the packages of the service

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,12 +29,13 @@ from fairsync.data.taobao import read_taobao
 from fairsync.text import count, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from fairsync.catalog.attributes import Column
     from fairsync.data.dataset import Dataset, Facts
     from fairsync.data.log import Log
 
+_MOST_NAMED = 20  # columns in a note
 _MIN_USED = 0.1  # fraction of the rows; below it, a warning is shown
 
 prepare = typer.Typer(
@@ -202,7 +204,8 @@ def table(
 
         fairsync prepare table --interactions log-with-categories.csv
 
-    An item has a group and, if you name them, further attributes, with one label or several:
+    An item has a group and, if you name them, further attributes, with one label or several. Columns of the table of
+    items that are left out are told:
 
         fairsync prepare table --interactions log.csv --items shop.csv --group-column category
         --group-column seller --group-column new --list-column tags --list-separator ';'
@@ -222,7 +225,7 @@ def table(
     )
 
     def read(advance: Callable[[int], object]) -> Log:
-        return read_table(
+        log = read_table(
             interactions,
             items,
             columns,
@@ -232,6 +235,9 @@ def table(
             strict=strict,
             advance=advance,
         )
+        if items is not None and log.unread:
+            log.notes.append(unread_note(items.name, log.unread, log.group_attribute))
+        return log
 
     files = (interactions,) if items is None else (interactions, items)
     _make(read, files, settings, name or usual, out, as_json)
@@ -266,6 +272,24 @@ def _make(
     if warning := warn_of_loss(data.facts):
         screen.print(warning, style="yellow", soft_wrap=True, markup=False)
     screen.print(f"Written: {folder}. Next: fairsync train {folder}", soft_wrap=True, markup=False)
+
+
+def unread_note(file: str, unread: Sequence[str], group: str) -> str:
+    """Return which columns of a table of items were left out, and how to keep them.
+
+    Examples
+    --------
+    >>> print(unread_note("shop.csv", ["seller", "tags"], "category"))
+    left out of shop.csv: seller, tags. To keep them as attributes: --group-column category --group-column seller, and
+    --list-column for several labels per item
+    """
+    named = ", ".join(unread[:_MOST_NAMED])
+    more = f" and {len(unread) - _MOST_NAMED} more" if len(unread) > _MOST_NAMED else ""
+    options = " ".join(f"--group-column {shlex.quote(name)}" for name in (group, unread[0]))
+    return (
+        f"left out of {file}: {named}{more}. To keep them as attributes: {options}, and --list-column for several"
+        " labels per item"
+    )
 
 
 def warn_of_loss(facts: Facts) -> str | None:
@@ -336,7 +360,7 @@ def _facts(data: Dataset) -> Table:
     grid.add_row(named, f"{facts.groups:,}", f"the largest holds {largest} of the items{merged}")
     for name, words in shape["attributes"].items():
         grid.add_row(f"  {escape(name)}", "", words)
-    period = f"{' – '.join(shape['period'])} UTC, as Unix seconds" if shape["period"] else ""
+    period = f"{' – '.join(shape['period'])} UTC" if shape["period"] else ""
     grid.add_row("times", "", period or "positions in a sequence, not clock times")
     for note in facts.notes:
         grid.add_row("note", "", escape(note), style="yellow")

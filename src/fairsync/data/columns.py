@@ -57,6 +57,8 @@ class ColumnReader:
     ----------
     names : dict
         {our name: name in the table}, once the first block is read.
+    unread : list of str
+        Names of the other columns of the table.
     notes : list of str
         What was read otherwise than it is written.
     """
@@ -69,6 +71,7 @@ class ColumnReader:
         encoding: str | None = None,
     ) -> None:
         self.path, self.names, self.notes = path, dict[str, str](), list[str]()
+        self.unread = list[str]()
         self._wanted: dict[str, str | None] = {**wanted, **{ATTRIBUTE + name: name for name in further}}
         self._encoding, self._is_given = TextEncoding(encoding), encoding is not None
 
@@ -142,6 +145,7 @@ class ColumnReader:
                 f" {', '.join(name.removeprefix(ATTRIBUTE) for name in found)}: name another."
             )
         self.names = found
+        self.unread = [name for name in header if name and name not in set(found.values())]
 
     def _clean(self, ids: pl.Series) -> pl.Series:
         """Return ids that read the same in any table: whole numbers without a fraction."""

@@ -68,6 +68,8 @@ class Log:
         {reason: position in the table} of the first such line.
     notes : list of str
         What was read otherwise than it is written, such as another encoding.
+    unread : list of str
+        Columns of a separate table of items that were not read: nobody has named them.
     """
 
     parts: list[Part]
@@ -85,6 +87,7 @@ class Log:
     bad_items: dict[str, int] = field(default_factory=dict)
     first_bad_items: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
 
 class IdEncoder:

@@ -134,6 +134,7 @@ def read_table(
     if items is not None:
         log.bad_items, log.first_bad_items = dict(described.bad), described.first_bad
         log.notes += item_reader.notes
+        log.unread = item_reader.unread
     if strict and log.bad_rows:
         why = next(iter(log.bad_rows))
         raise InvalidInputError(f"{interactions}: {why} (first at {log.first_bad[why]}). Repair it, or be less strict.")

@@ -220,7 +220,7 @@ def promised_bound(
     1.5
     """
     sizes = ListSizes()
-    if sizes.width(k, len(atom_of)) == k or not len(least):
+    if sizes.width(k, len(atom_of)) == k or (not len(least) and limits is None):
         hits = search(users, None, k) if eligible is None else search(users, None, k, eligible)
         values = np.where(hits.rows >= 0, hits.relevance, 0.0).sum(axis=1)
         return DualBound(float(values.sum()), values, np.zeros(len(least)))
@@ -228,7 +228,10 @@ def promised_bound(
     lists.fetch(subsidies)
     lists, subsidies = lists.in_unit(subsidies)
     exponent = lists.exponent
-    subsidies = lower_dual(lists, subsidies, ROUNDS, _TOLERANCE, float(np.ldexp(unconstrained, -exponent)))
+    if len(least):
+        subsidies = lower_dual(lists, subsidies, ROUNDS, _TOLERANCE, float(np.ldexp(unconstrained, -exponent)))
+    else:  # only limits per list: the best lists that keep them are the best plan
+        lists.refresh(subsidies)
     best = lists.pool.best(subsidies)
     values = np.where(best.inside, best.priced, 0.0).sum(axis=1) - lists.filler
     return DualBound(

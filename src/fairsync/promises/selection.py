@@ -6,7 +6,11 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from fairsync.text import count
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fairsync.catalog import Where
 
 
@@ -73,6 +77,26 @@ def conditions_of(name: str) -> dict[str, Any]:
     """
     conditions: dict[str, Any] = json.loads(name)
     return conditions
+
+
+def counted_text(labels: Sequence[object], columns: int) -> str:
+    """Return in words how many groups and selections a ledger counts.
+
+    Parameters
+    ----------
+    labels
+        The labels of its columns, as far as they are known.
+    columns
+        The number of columns.
+
+    Examples
+    --------
+    >>> counted_text(["toys", "books", '{"new": true}'], 3), counted_text([], 3)
+    ('2 groups and 1 selection', '3 groups')
+    """
+    selections = sum(map(is_selection, labels))
+    groups = count(columns - selections, "group")
+    return f"{groups} and {count(selections, 'selection')}" if selections else groups
 
 
 def _standard(value: Any) -> Any:

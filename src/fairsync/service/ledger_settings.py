@@ -12,6 +12,7 @@ from fairsync.ledger.reader import LedgerReader
 from fairsync.ledger.urls import MEMORY, describe_url, is_postgres, sqlite_path
 from fairsync.policies import make_policy
 from fairsync.promises.floors import make_terms
+from fairsync.promises.selection import counted_text
 from fairsync.service.promises.saved_state import SavedState
 
 if TYPE_CHECKING:
@@ -89,8 +90,9 @@ def describe_ledger(settings: Settings, catalog: Catalog | None) -> tuple[str, l
             return f"{address}, a new ledger", reader.check()
         if catalog is not None:
             _check_agrees(settings, fit_groups(catalog, reader), reader, address)
+        counted = counted_text(_saved_labels(reader) or [], found.groups)
         return (
-            f"{address}, {found.requests:,} requests so far, {found.groups:,} groups; {_promises(reader)}",
+            f"{address}, {found.requests:,} requests so far, {counted}; {_promises(reader)}",
             reader.check(),
         )
 

@@ -16,10 +16,10 @@ import pytest
 from msgspec.structs import replace
 
 from fairsync.coordination.front_end import FrontEnd
-from fairsync.errors import BackendUnavailableError, InvalidInputError
+from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.service.client import AccessError, AsyncClient, Client, RefusedError
 from fairsync.service.schema import ImpressionReport, PromiseRecord, WindowRecord
-from service.running import TOKENS, Running, make_settings, running, small_catalog, small_service
+from service.running import TOKENS, Running, make_settings, running, shop_catalog, small_catalog, small_service
 from service.service_process import free_port
 
 if TYPE_CHECKING:
@@ -214,3 +214,120 @@ def test_a_call_is_retried_until_the_service_is_up() -> None:
         pytest.raises(BackendUnavailableError, match="is it running"),
     ):
         client.overview()
+
+
+def test_numpy_values_are_sent_as_plain_ones() -> None:
+    with running(small_service(catalog=shop_catalog())) as service, Client(service.url) as client:
+        users = USERS[:2]
+
+        def same(given: dict[str, Any], plain: dict[str, Any]) -> None:
+            found, expected = client.retrieve(users, **given), client.retrieve(users, **plain)
+            assert found.ids.tolist() == expected.ids.tolist()
+
+        same({"k": np.int64(2), "explain": np.True_}, {"k": 2, "explain": True})
+        same({"where": {"price": {"at_most": np.float64(20.5)}}}, {"where": {"price": {"at_most": 20.5}}})
+        same({"where": {"category": np.str_("wine")}}, {"where": {"category": "wine"}})
+        same({"where": {np.str_("in_stock"): np.True_}}, {"where": {"in_stock": True}})
+        same({"where": {"region": np.array(["DE", "AT"])}}, {"where": {"region": ["DE", "AT"]}})
+        same(
+            {"where": [{"price": {"at_least": np.float32(0.1)}}, None]}, {"where": [{"price": {"at_least": 0.1}}, None]}
+        )
+        same({"exclude": np.array([["i1"], ["i2"]])}, {"exclude": [["i1"], ["i2"]]})
+        same({"exclude": [None, ["i2", np.str_("i3")]]}, {"exclude": [[], ["i2", "i3"]]})
+        named = client.retrieve(users, request_ids=np.array(["a", "b"]))
+        assert named.request_ids == ["a", "b"]
+        shown = ImpressionReport(request_id=named.request_ids[0], items=named.ids[0])
+        assert client.impressions([shown]).counted == 3
+        day = WindowRecord(every="day")
+        where = {"region": np.str_("AT"), "category": np.array(["wine", "toys"])}
+        numbers: dict[str, Any] = {"at_least": np.int64(10), "priority": np.int64(2)}
+        made = client.make_promise(PromiseRecord(where=where, window=day, **numbers))
+        assert (made.where, made.at_least, made.priority) == ({"region": "AT", "category": ["wine", "toys"]}, 10, 2)
+        share: Any = np.float32(0.1)
+        assert client.preview(PromiseRecord(where={}, at_least=share, window=day)).feasible
+        number: Any = np.int64(1)
+        assert client.lease(number).requests == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"where": {"group": object()}}, "cannot be sent"),
+        ({"where": {"group": 2**70}}, "cannot be sent"),
+        ({"k": 1j}, "cannot be sent"),
+        ({"exclude": "i1"}, "exclude must be a list"),
+        ({"exclude": ["i1"] * 6}, "exclude must have a list of ids for each user, got 'i1'"),
+        ({"exclude": [[1]]}, "there are 6 requests, and exclude has 1"),
+        ({"where": "wine"}, "where must be a dict"),
+        ({"request_ids": ["a"]}, "6 requests, and 1 request_ids"),
+    ],
+)
+def test_values_that_cannot_be_sent_are_refused_by_the_client(wrong: dict[str, Any], words: str) -> None:
+    with Client("http://localhost:1") as client, pytest.raises(InvalidInputError, match=words):
+        client.retrieve(USERS, **wrong)
+
+
+def test_a_closed_client_says_so(service: Running) -> None:
+    client = Client(service.url)
+    assert client.ready()
+    client.close()
+    with pytest.raises(FairSyncError, match="The client is closed: make another one"):
+        client.retrieve(USERS)
+
+    async def work() -> None:
+        other = AsyncClient(service.url)
+        await other.close()
+        await other.ready()
+
+    with pytest.raises(FairSyncError, match="The client is closed"):
+        asyncio.run(work())
+    with pytest.raises(InvalidInputError, match="is no URL"):
+        Client("http://[::1")
+
+
+def test_an_answer_that_is_not_from_the_service_is_an_error_of_the_backend() -> None:
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>Sign in</html>")
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            with (
+                Client(f"http://127.0.0.1:{server.server_port}", attempts=1) as client,
+                pytest.raises(BackendUnavailableError, match=r"GET /v1/promises cannot be read.*FairSync service"),
+            ):
+                client.promises()
+        finally:
+            server.shutdown()
+
+
+def test_mistakes_are_told_with_the_remedy_and_without_hints_for_http(service: Running) -> None:
+    day = WindowRecord(every="day")
+    for given, words in (
+        ({"where": {}, "window": day}, "needs a bound"),
+        (
+            {"where": {}, "at_least": 5.0, "window": day},
+            r"at_least is 5.0: a share .* whole number, such as 5, without",
+        ),
+        (
+            {"where": {}, "at_most": np.float64(1.5), "window": day},
+            r"at_most is 1.5: a share of all slots is at most 1",
+        ),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            PromiseRecord(**given)  # type: ignore[arg-type]
+    with Client(service.url) as client:
+        with pytest.raises(RefusedError, match=r"use 'hour', 'day', 'week' or 'campaign'\.$"):
+            client.preview(replace(PROMISE, window=WindowRecord(every="month")))  # type: ignore[arg-type]
+        with pytest.raises(RefusedError, match=r"its labels are 'books', 'toys', 'wine'\.$"):
+            client.statement("group", "wines", "2026-11")
+    body = {"where": {}, "at_least": 5.0, "window": {"every": "day"}}
+    answer = httpx.post(f"{service.url}/v1/promises", json=body, timeout=60)
+    assert answer.status_code == 422
+    assert "a share of all slots is at most 1.0, and a number of exposures is a whole number, such as 5" in answer.text
+    assert "/openapi.json" in answer.json()["hint"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import httpx
 
-from fairsync.errors import InvalidInputError
+from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.service.client.endpoints import Endpoints
 from fairsync.service.client.retry import Retry
 
@@ -27,7 +27,16 @@ def _headers(token: str | None) -> dict[str, str]:
 def _checked(url: object) -> str:
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise InvalidInputError(f"the URL of a service begins with http:// or https://, got {url!r:.80}.")
+    try:
+        httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise InvalidInputError(f"{url!r:.80} is no URL: {error}.") from None
     return url
+
+
+def _check_open(http: httpx.Client | httpx.AsyncClient) -> None:
+    if http.is_closed:
+        raise FairSyncError("The client is closed: make another one with Client(url), or call it within its `with`.")
 
 
 class Client(Endpoints):
@@ -60,6 +69,7 @@ class Client(Endpoints):
 
     def send(self, request: Request[T]) -> T:
         """Send a request, with retries, and return the decoded answer."""
+        _check_open(self._http)
         retry = Retry(self._attempts, self._timeout)
         while True:
             outcome: Outcome
@@ -100,6 +110,7 @@ class AsyncClient(Endpoints):
 
     async def send(self, request: Request[T]) -> T:
         """Send a request, with retries, and return the decoded answer."""
+        _check_open(self._http)
         retry = Retry(self._attempts, self._timeout)
         while True:
             outcome: Outcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
@@ -16,6 +16,7 @@ from fairsync.candidates import Candidates
 from fairsync.catalog.arrays import to_array, to_values
 from fairsync.errors import InvalidInputError
 from fairsync.explain import Explanation, StoredExplanation, WhyNot
+from fairsync.inputs import check_request_ids
 from fairsync.service.client.request import Request
 from fairsync.service.schema import (
     MSGPACK,
@@ -42,6 +43,8 @@ from fairsync.service.schema import (
     RetrieveColumns,
     RetrieveRequest,
     UpsertItems,
+    encode_json,
+    encode_msgpack,
 )
 from fairsync.service.schema.arms import ArmsReport
 from fairsync.service.schema.control_plane import (
@@ -58,7 +61,7 @@ from fairsync.service.schema.statement import Statement
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from fairsync.catalog import Where
     from fairsync.catalog.groups import Label
@@ -66,7 +69,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T", covariant=True)
-_encode = msgspec.json.encode
 
 
 @dataclass(frozen=True)
@@ -109,9 +111,9 @@ class Endpoints:
         self,
         users: ArrayLike,
         k: int | None = None,
-        request_ids: Sequence[str] | None = None,
+        request_ids: Sequence[str | None] | NDArray[Any] | None = None,
         *,
-        exclude: Sequence[Sequence[Label]] | None = None,
+        exclude: Sequence[Sequence[Label] | None] | None = None,
         where: Where | Sequence[Where | None] | None = None,
         explain: bool = False,
     ) -> Request[Retrieved]:
@@ -129,7 +131,7 @@ class Endpoints:
             service saves answers (24 hours, or what fits a size, by default). After that it is refused: `RefusedError`
             with the status 410 and the error ``"expired"``. Random unless given, so that the client can retry.
         exclude
-            For each user the ids of items to leave out.
+            For each user the ids of items to leave out, or None.
         where
             Conditions on attributes, one dict for all users or one for each; see :meth:`fairsync.Catalog.select`. If no
             item meets the condition of a user, its list is empty.
@@ -144,7 +146,7 @@ class Endpoints:
                 f"users must be (n, d) or (n, interests, d) numbers, or (d,) for one, got shape {vectors.shape}."
             )
         named = _request_ids(len(vectors), request_ids)
-        rules = _rules(exclude, where)
+        rules = _rules(len(vectors), exclude, where)
         array = NumberArray.of(vectors)
         return _retrieve(RetrieveRequest(vectors=array, k=k, request_ids=named, explain=explain, **rules))
 
@@ -153,9 +155,9 @@ class Endpoints:
         self,
         histories: Sequence[Sequence[Label]],
         k: int | None = None,
-        request_ids: Sequence[str] | None = None,
+        request_ids: Sequence[str | None] | NDArray[Any] | None = None,
         *,
-        exclude: Sequence[Sequence[Label]] | None = None,
+        exclude: Sequence[Sequence[Label] | None] | None = None,
         where: Where | Sequence[Where | None] | None = None,
         exclude_history: bool = True,
         explain: bool = False,
@@ -171,7 +173,8 @@ class Endpoints:
         exclude_history
             Whether to leave out the items of the histories.
         """
-        items, rules = [np.asarray(history).tolist() for history in histories], _rules(exclude, where)
+        items = [np.asarray(history).tolist() for history in histories]
+        rules = _rules(len(items), exclude, where)
         named = _request_ids(len(items), request_ids)
         request = RetrieveRequest(
             histories=items, k=k, request_ids=named, exclude_history=exclude_history, explain=explain, **rules
@@ -326,7 +329,7 @@ class Endpoints:
             attributes=None if attributes is None else {name: _plain_values(one) for name, one in attributes.items()},
             ids=np.asarray(ids).tolist(),
         )
-        return Request("PUT", "/v1/items", _decode_size, msgspec.msgpack.encode(items), MSGPACK)
+        return Request("PUT", "/v1/items", _decode_size, _pack(items), MSGPACK)
 
     @endpoint
     def remove_items(self, ids: Sequence[Label]) -> Request[int]:
@@ -399,13 +402,51 @@ class Endpoints:
 
 
 def _retrieve(request: RetrieveRequest) -> Request[Retrieved]:
-    return Request("POST", "/v1/retrieve", _decode_retrieved, msgspec.msgpack.encode(request), MSGPACK)
+    return Request("POST", "/v1/retrieve", _decode_retrieved, _pack(request), MSGPACK)
 
 
-def _rules(exclude: Sequence[Sequence[Label]] | None, where: Where | Sequence[Where | None] | None) -> dict[str, Any]:
-    """Return the rules of a request as plain values."""
-    lists = None if exclude is None else [np.asarray(to_values(ids)).tolist() for ids in to_values(exclude)]
-    return {"exclude": lists, "where": where if where is None or isinstance(where, Mapping) else list(where)}
+def _encode(body: Any) -> bytes:
+    """Return a body in JSON."""
+    return _encoded(encode_json, body)
+
+
+def _pack(body: Any) -> bytes:
+    """Return a body in MessagePack."""
+    return _encoded(encode_msgpack, body)
+
+
+def _encoded(encode: Callable[[Any], bytes], body: Any) -> bytes:
+    try:
+        return encode(body)
+    except (TypeError, OverflowError) as error:
+        raise InvalidInputError(f"the call has a value that cannot be sent: {error}.") from error
+
+
+def _rules(
+    n: int, exclude: Sequence[Sequence[Label] | None] | None, where: Where | Sequence[Where | None] | None
+) -> dict[str, Any]:
+    """Return the rules of n requests as values that can be encoded."""
+    lists = None if exclude is None else _excluded(n, exclude)
+    if where is None or isinstance(where, Mapping):
+        return {"exclude": lists, "where": where}
+    if isinstance(where, str) or not isinstance(where, Iterable):
+        raise InvalidInputError(f"where must be a dict of conditions, or one for each user, got {where!r:.80}.")
+    return {"exclude": lists, "where": list(where)}
+
+
+def _excluded(n: int, exclude: Sequence[Sequence[Label] | None]) -> list[list[Any]]:
+    lists = _listed(exclude, "exclude must be a list of ids for each user")
+    if len(lists) != n:
+        raise InvalidInputError(f"there are {n} requests, and exclude has {len(lists)} lists of ids.")
+    wanted = "exclude must have a list of ids for each user"
+    return [[] if ids is None else _plain_values(_listed(ids, wanted)) for ids in lists]
+
+
+def _listed(given: Any, wanted: str) -> list[Any]:
+    values = to_values(given)
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InvalidInputError(f"{wanted}, got {given!r:.80}.")
+    return list(values)
 
 
 def _plain_values(values: Sequence[Any]) -> list[Any]:
@@ -419,8 +460,8 @@ def _as_floats(name: str, values: ArrayLike) -> np.ndarray[Any, Any]:
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
-def _request_ids(n: int, given: Sequence[str] | None) -> list[str | None]:
-    return [uuid.uuid4().hex for _ in range(n)] if given is None else list(given)
+def _request_ids(n: int, given: Sequence[str | None] | NDArray[Any] | None) -> list[str | None]:
+    return [uuid.uuid4().hex for _ in range(n)] if given is None else check_request_ids(to_values(given), n)
 
 
 def _explain_path(request_id: str) -> str:

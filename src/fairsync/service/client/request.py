@@ -9,7 +9,7 @@ import httpx
 import msgspec
 
 from fairsync.errors import AccessError, BackendUnavailableError, FairSyncError, RefusedError
-from fairsync.service.schema import JSON, ProblemRecord
+from fairsync.service.schema import GENERAL_HINT, JSON, ProblemRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +66,13 @@ class Request(Generic[T]):
                 " right?"
             ) from outcome
         if outcome.is_success or outcome.status_code in self.answer_statuses:
-            return self.decode(outcome.content)
+            try:
+                return self.decode(outcome.content)
+            except msgspec.MsgspecError as error:  # not from the service, or from one of another version
+                raise BackendUnavailableError(
+                    f"The answer to {self.method} {self.path.partition('?')[0]} cannot be read ({error}): is it a"
+                    " FairSync service, and of the version of this client?"
+                ) from error
         raise error_from(outcome.status_code, outcome.content)
 
 
@@ -79,7 +85,8 @@ def error_from(status: int, body: bytes) -> FairSyncError:
     k is 0. Choose more.
     """
     problem = _problem(body)
-    message = f"{problem.message} {problem.hint}" if problem.message else f"The service answered with HTTP {status}."
+    hint = "" if problem.hint == GENERAL_HINT else problem.hint  # that one is for those who write requests themselves
+    message = f"{problem.message} {hint}".strip() if problem.message else f"The service answered with HTTP {status}."
     if status in (401, 403):
         return AccessError(message)
     if status in RETRYABLE_STATUSES or status >= 500:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from fairsync.catalog.attributes import NumberColumn
+from fairsync.service.promises.columns import labels_of
 from fairsync.service.schema import AttributeView
 
 if TYPE_CHECKING:
@@ -37,8 +38,7 @@ def attribute_views(catalog: Catalog, text: str = "", limit: int = 100, name: st
     for attribute, column in catalog.attributes.items():
         if name is not None and attribute != name:
             continue
-        labels = [] if isinstance(column, NumberColumn) else list(column.labels)
-        found = [label for label in labels if wanted in str(label).casefold()]
+        found = [label for label in labels_of(catalog, attribute) if wanted in str(label).casefold()]
         kind: Literal["labels", "numbers"] = "numbers" if isinstance(column, NumberColumn) else "labels"
         views.append(AttributeView(name=attribute, kind=kind, labels=found[:limit], total=len(found)))
     if catalog.weights is not None:  # no promise can be made to single items

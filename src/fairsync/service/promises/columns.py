@@ -5,10 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from fairsync.catalog.attributes import NumberColumn
 from fairsync.coordination import counted
+from fairsync.errors import UnknownGroupError
 from fairsync.promises.selection import conditions_of, is_selection, selection_name
 
 if TYPE_CHECKING:
+    from fairsync.catalog import Catalog
+    from fairsync.catalog.attributes import AttributeLabel
     from fairsync.catalog.groups import Label
     from fairsync.schedule import ScheduledPromise
 
@@ -56,3 +60,36 @@ def selection_of(column: Label, attribute: str) -> str:
     ('{"category": "toys"}', '{"new": true}')
     """
     return str(column) if is_selection(column) else selection_name({attribute: column})
+
+
+def labels_of(catalog: Catalog, attribute: str) -> list[AttributeLabel]:
+    """Return the labels of an attribute; none if it has numbers.
+
+    A catalog whose groups are in the order of a ledger's columns has a group for each of them. Those of selections are
+    no labels, and no item is in them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairsync.catalog import Catalog
+    >>> catalog = Catalog(np.eye(2), {"maker": ["acme", "best"]}).under(["acme", '{"new": true}', "gone"])
+    >>> catalog.labels, labels_of(catalog, "maker")
+    (['acme', '{"new": true}', 'gone', 'best'], ['acme', 'gone', 'best'])
+    """
+    column = catalog.attributes[attribute]
+    if isinstance(column, NumberColumn):
+        return []
+    if attribute != catalog.group_attribute:
+        return list(column.labels)
+    sizes = catalog.group_sizes.tolist()
+    return [label for label, size in zip(catalog.labels, sizes, strict=True) if size or not is_selection(label)]
+
+
+def check_group(label: Label, catalog: Catalog) -> None:
+    """Raise `UnknownGroupError`, with close labels, for a label that the groups have not."""
+    try:
+        code = catalog.code_of(label)
+    except UnknownGroupError:
+        raise UnknownGroupError([label], labels_of(catalog, catalog.group_attribute)) from None
+    if is_selection(label) and not catalog.group_sizes[code]:
+        raise UnknownGroupError([label], labels_of(catalog, catalog.group_attribute))

@@ -12,7 +12,7 @@ from fairsync.promises import Promise, each
 from fairsync.promises.selected_rows import SelectedRows
 from fairsync.schedule import ScheduledPromise, Window
 from fairsync.schedule.window import boundary_of, check_zone
-from fairsync.service.promises.columns import group_of
+from fairsync.service.promises.columns import check_group, group_of
 from fairsync.service.promises.first_days import days_of, first_days
 from fairsync.service.promises.promise_changes import repeats
 from fairsync.service.schema import WindowRecord
@@ -70,7 +70,7 @@ def promise_from_record(record: PromiseRecord, catalog: Catalog, rows: SelectedR
     if days_of(window) is not None and record.each is None:
         raise InvalidInputError("a window of first days begins for each label when it comes: give each, or a start.")
     if record.group is not None and record.floor is not None:
-        catalog.code_of(record.group)
+        check_group(record.group, catalog)
         return ScheduledPromise.of_group(record.group, record.floor, window, catalog.group_attribute)
     promise = Promise(
         record.where or {},

@@ -202,7 +202,7 @@ def _needed(
     """Return (n,) what each request adds to the least possible cost, and (G,) the prices that prove it."""
     groups = catalog.group_of[answered.rows]
     floors = asked * np.bincount(groups.ravel(), minlength=catalog.n_groups)
-    used = _largest(floors * prices)
+    used = largest_bounds(floors * prices)
     floors, asked = floors * used, asked * used
     plain, k = best.relevance.sum(axis=1), answered.rows.shape[1]
     bound = dual_bound(
@@ -223,7 +223,7 @@ def _needed_by_atoms(
     # A cap of which the sample has no exposure cannot be scaled to it.
     caps = np.where((had > 0) & np.isfinite(asked.caps), np.where(had > 0, asked.caps, 0.0) * had, float(NO_CAP))
     rows, least = BoundRows.of(membership, asked.floors * had, caps, answered.rows.size)
-    used = np.flatnonzero(_largest(least * prices[rows.promise_of]))
+    used = np.flatnonzero(largest_bounds(least * prices[rows.promise_of]))
     rows, least = rows.take(used), least[used]
     plain = best.relevance.sum(axis=1)
     bound = promised_bound(
@@ -237,7 +237,7 @@ def _needed_by_atoms(
     return (needed if needed.sum() > 0 else np.zeros(len(plain))), near
 
 
-def _largest(values: Floats) -> NDArray[np.bool_]:
+def largest_bounds(values: Floats) -> NDArray[np.bool_]:
     """Return which of the bounds are used, by what was paid for them: without the others, the cost is a bound still."""
     used = np.ones(len(values), dtype=bool)
     if len(values) > MOST_BOUNDS:

@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fairsync.errors import CallCancelledError, InfeasibleFloorsError, InvalidInputError
+from fairsync.service.promises.columns import selection_of
 from fairsync.service.promises.first_days import days_of
 from fairsync.service.promises.list_limits import check_list_limits
-from fairsync.service.promises.preview import PreviewLimit, exposure_rates
+from fairsync.service.promises.preview import Estimate, PreviewLimit, asked_rates
 from fairsync.service.promises.promise_changes import all_but, check_unique_all, split_at, with_start_of
 from fairsync.service.promises.promise_series import promises_of, series_of
 from fairsync.service.schema import Preview
@@ -94,15 +95,18 @@ class PromiseEditor:
             checks = [check for check, _ in self._prepare_checks({"": promise}, asked, others)]
             names = {one: name for name, one in others.items()}
             state, now, k = self._scheduler.state, self._scheduler.now(), self._coordinator.k
-            attribute = self._front.catalog.group_attribute
-            rates = exposure_rates([*others.values(), *asked.values()], state.forecast, now, k, attribute)
-            prices, catalog, index = self._coordinator.prices(), self._front.catalog, self._front.index
+            rates = asked_rates([*others.values(), *asked.values()], state.forecast, now, k)
+            items = self._front.items_under(self._coordinator.terms.membership)
+            labels, attribute = self._coordinator.labels, self._front.catalog.group_attribute
+            in_force = zip(labels, self._coordinator.prices().tolist(), strict=True)
+            prices = {selection_of(label, attribute): price for label, price in in_force if price}
         verdicts = [(check, check.run(checkpoint)) for check in checks]
         check, verdict = next(((one, found) for one, found in verdicts if not found.accepted), verdicts[0])
-        estimate = None
-        is_known = catalog.weights is None and all(label in catalog.labels for label in rates)
-        if verdict.accepted and self._coordinator.promises is None and is_known:
-            estimate = self._recent.estimate(catalog, index, self._coordinator.k, rates, prices, checkpoint)
+        estimate = Estimate()
+        if verdict.accepted and items.catalog.weights is not None:
+            estimate = Estimate(reason="only a search engine holds the items")
+        elif verdict.accepted:
+            estimate = self._recent.estimate(items, k, rates, prices, checkpoint)
         largest, safe, share = verdict.largest, verdict.largest_safe, None
         if isinstance(verdict.promise.promise.at_least, float):
             span, share = verdict.tightest, verdict.largest
@@ -114,9 +118,9 @@ class PromiseEditor:
             safe=int(safe),
             largest_share=share,
             pushes_out=[names[one] for one in check.pushes_out(verdict) if one in names],
-            least_cost=None if estimate is None else estimate.cost,
-            least_cost_share=None if estimate is None else estimate.share,
-            message=verdict.message,
+            least_cost=estimate.cost,
+            least_cost_share=estimate.share,
+            message=f"{verdict.message} {estimate.note}".rstrip(),
         )
 
     def set_promise(

@@ -7,7 +7,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from fairsync.catalog.attributes import NumberColumn
 from fairsync.errors import InvalidInputError
+from fairsync.service.promises.columns import labels_of
 from fairsync.service.promises.window_archive import archive_since, archived_windows
 from fairsync.service.schema.statement import Statement, StatementRow
 
@@ -154,11 +156,11 @@ def _check_known(catalog: Catalog, attribute: str, label: str) -> None:
         raise InvalidInputError(
             f"the catalog has no attribute {attribute!r:.80}: choose one of {', '.join(map(repr, catalog.attributes))}."
         )
-    labels = getattr(catalog.attributes[attribute], "labels", None)
-    if labels is None:
+    labels = labels_of(catalog, attribute)
+    if isinstance(catalog.attributes[attribute], NumberColumn):
         raise InvalidInputError(f"the attribute {attribute!r} has numbers, and no labels: choose another one.")
     if label not in {str(one) for one in labels}:
-        named = ", ".join(repr(one) for one in list(labels)[:_MOST_NAMED])
+        named = ", ".join(repr(one) for one in labels[:_MOST_NAMED])
         more = f" and {len(labels) - _MOST_NAMED:,} more" if len(labels) > _MOST_NAMED else ""
         raise InvalidInputError(f"{attribute!r} has no label {label!r:.80}: its labels are {named}{more}.")
 

@@ -1,6 +1,6 @@
 """The schema of the API: one set of structs for JSON, MessagePack, validation and the OpenAPI document.
 
-Server, client and promise service share these structs. Decoding validates; constructing one in Python does not.
+Server, client and promise service share these structs. Decoding validates; constructing one in Python checks no types.
 """
 
 from fairsync.service.schema.audit import AuditEntry, AuditView
@@ -24,7 +24,7 @@ from fairsync.service.schema.promises import (
     PromiseView,
     WindowRecord,
 )
-from fairsync.service.schema.record import JSON, MSGPACK, Label, Moment, Record, RequestId, encode_json
+from fairsync.service.schema.record import JSON, MSGPACK, Label, Moment, Record, RequestId, encode_json, encode_msgpack
 from fairsync.service.schema.retrieval import (
     LONGEST_HISTORY,
     CatalogSize,
@@ -40,6 +40,7 @@ from fairsync.service.schema.retrieval import (
     UpsertItems,
 )
 from fairsync.service.schema.status import (
+    GENERAL_HINT,
     Alert,
     AttributeView,
     GroupView,
@@ -52,11 +53,11 @@ from fairsync.service.schema.status import (
 )
 
 __all__ = [
-    "JSON", "LONGEST_HISTORY", "MSGPACK", "Alert", "AttributeView", "AuditEntry", "AuditView", "CatalogSize",
-    "ExplainAnswer", "ExplainedCandidateView", "ExplanationView", "GroupView", "HealthStatus", "ImpressionReport",
-    "ImpressionReports", "ImpressionResult", "ItemIds", "Label", "LeaseGrant", "LeaseRequest", "LeastCost", "Moment",
-    "NumberArray", "Overview", "Pace", "PacePoint", "PastWindow", "Preview", "PriceList", "PriceRow", "ProblemRecord",
-    "PromiseList", "PromiseRecord", "PromiseView", "Record", "ReportView", "RequestId", "RetrieveAnswer",
-    "RetrieveAnswers", "RetrieveColumns", "RetrieveRequest", "SettleRequest", "SettleResult", "SettledList",
-    "ShardView", "UpsertItems", "WhyNotView", "WindowRecord", "encode_json",
+    "GENERAL_HINT", "JSON", "LONGEST_HISTORY", "MSGPACK", "Alert", "AttributeView", "AuditEntry", "AuditView",
+    "CatalogSize", "ExplainAnswer", "ExplainedCandidateView", "ExplanationView", "GroupView", "HealthStatus",
+    "ImpressionReport", "ImpressionReports", "ImpressionResult", "ItemIds", "Label", "LeaseGrant", "LeaseRequest",
+    "LeastCost", "Moment", "NumberArray", "Overview", "Pace", "PacePoint", "PastWindow", "Preview", "PriceList",
+    "PriceRow", "ProblemRecord", "PromiseList", "PromiseRecord", "PromiseView", "Record", "ReportView", "RequestId",
+    "RetrieveAnswer", "RetrieveAnswers", "RetrieveColumns", "RetrieveRequest", "SettleRequest", "SettleResult",
+    "SettledList", "ShardView", "UpsertItems", "WhyNotView", "WindowRecord", "encode_json", "encode_msgpack",
 ]  # fmt: skip

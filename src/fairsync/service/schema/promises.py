@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from msgspec import Meta, field
 
+from fairsync.errors import InvalidInputError
 from fairsync.service.schema.record import Label, Moment, Record
 
 
@@ -49,7 +51,7 @@ class WindowRecord(Record, frozen=True, kw_only=True):
     ] = None
 
 
-Bound = Annotated[int, Meta(ge=0, le=2**40)] | Annotated[float, Meta(ge=0, le=1)]
+Bound = Annotated[int, Meta(ge=0, le=2**40)] | Annotated[float, Meta(ge=0, extra_json_schema={"maximum": 1})]
 """A number of exposures, or with a decimal point a share of all slots of the window."""
 Conditions = Annotated[
     dict[str, Any],
@@ -111,13 +113,23 @@ class PromiseRecord(Record, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         bounds = (self.at_least, self.at_most, self.at_most_per_list)
         if (self.group is None) != (self.floor is None):
-            raise ValueError("a promise has both 'group' and 'floor', or 'where' with 'at_least' or 'at_most'")
+            raise InvalidInputError("a promise has both 'group' and 'floor', or 'where' with 'at_least' or 'at_most'")
         if self.group is not None and (self.where is not None or self.each is not None or bounds != (None, None, None)):
-            raise ValueError("'group' and 'floor' are short for 'where' and 'at_least': give either these or those")
+            raise InvalidInputError(
+                "'group' and 'floor' are short for 'where' and 'at_least': give either these or those"
+            )
         if self.group is None and self.where is None and self.each is None:
-            raise ValueError("a promise needs 'where', the conditions on its items; {} selects all items")
+            raise InvalidInputError("a promise needs 'where', the conditions on its items; {} selects all items")
         if self.group is None and bounds == (None, None, None):
-            raise ValueError("a promise needs a bound: 'at_least', 'at_most' or 'at_most_per_list'")
+            raise InvalidInputError("a promise needs a bound: 'at_least', 'at_most' or 'at_most_per_list'")
+        for name in ("at_least", "at_most"):
+            bound = getattr(self, name)
+            if isinstance(bound, float | np.floating) and bound > 1:
+                whole = f", such as {bound:.0f}" if float(bound).is_integer() else ""
+                raise InvalidInputError(
+                    f"{name} is {bound!s}: a share of all slots is at most 1.0, and a number of exposures is a whole"
+                    f" number{whole}, without a decimal point"
+                )
 
 
 class PromiseList(Record, frozen=True, kw_only=True):

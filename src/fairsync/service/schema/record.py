@@ -29,11 +29,24 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
     """Base of all structs: immutable, without unknown fields."""
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):  # such as a float64 out of a computation
+def plain_value(value: Any) -> Any:
+    """Return a value of numpy as a plain one, for encoders. Raises TypeError for others.
+
+    Examples
+    --------
+    >>> plain_value(np.float32(0.1)), plain_value(np.array(["a", "b"])), plain_value(np.True_)
+    (0.1, ['a', 'b'], True)
+    """
+    if isinstance(value, np.floating):
+        return float(str(value))  # float32 0.1 is a tenth, too
+    if isinstance(value, np.generic):
         return value.item()
-    raise NotImplementedError(f"{type(value).__name__} has no JSON form")
+    if isinstance(value, np.ndarray):
+        return value.tolist() if value.dtype.kind != "f" else [plain_value(one) for one in value]
+    raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-encode_json = msgspec.json.Encoder(enc_hook=_plain).encode
-"""Encodes a struct, or a list of them; numpy scalars as plain numbers."""
+encode_json = msgspec.json.Encoder(enc_hook=plain_value).encode
+"""Encodes a struct, or a list of them; numpy scalars and arrays as plain numbers and lists."""
+encode_msgpack = msgspec.msgpack.Encoder(enc_hook=plain_value).encode
+"""The same in MessagePack."""

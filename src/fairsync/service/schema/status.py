@@ -151,6 +151,10 @@ class HealthStatus(Record, frozen=True, kw_only=True):
     message: str
 
 
+GENERAL_HINT = "Correct the request and send it again; see /openapi.json."
+"""The hint of a request that is refused, if there is no better one than the message."""
+
+
 class ProblemRecord(Record, frozen=True, kw_only=True):
     """The reason why a call failed."""
 

@@ -21,6 +21,7 @@ from fairsync.service.schema import (
     UpsertItems,
 )
 from fairsync.service.server.problems import Problem, invalid
+from fairsync.service.server.validation_messages import describe
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -62,7 +63,7 @@ def decode(body: bytes, media_type: str, kind: type[T]) -> T:
     try:
         value: T = _decoder(cast("Hashable", kind), media_type).decode(body)
     except msgspec.ValidationError as error:
-        raise invalid(describe(error)) from None
+        raise invalid(describe(error, kind)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = str(error)[:_LONGEST_REASON]
         raise Problem(400, "malformed", f"The body is not {media_type}: {reason}", "Check its encoding.") from None
@@ -91,19 +92,6 @@ def compact(value: T, max_users: int) -> T:
     if isinstance(value, UpsertItems) and isinstance(value.embeddings, list):
         return msgspec.structs.replace(value, embeddings=_to_bytes(value.embeddings, "embeddings"))
     return value
-
-
-def describe(error: msgspec.ValidationError) -> str:
-    """Return the message of a validation error, with the place in front.
-
-    Examples
-    --------
-    >>> describe(msgspec.ValidationError("Expected `int`, got `str` - at `$.window.floor`"))
-    'window.floor: Expected `int`, got `str`.'
-    """
-    reason, _, place = str(error).partition(" - at `$")
-    reason, place = reason[:_LONGEST_REASON], place.removesuffix("`").removeprefix(".")[:_LONGEST_REASON]
-    return f"{place}: {reason}." if place else f"{reason}."
 
 
 @lru_cache(maxsize=64)

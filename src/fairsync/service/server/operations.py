@@ -14,9 +14,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fairsync.service.schema import JSON, encode_json
-from fairsync.service.server.codec import describe
 from fairsync.service.server.problems import Problem, invalid
 from fairsync.service.server.request_context import context_of
+from fairsync.service.server.validation_messages import describe
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -180,4 +180,4 @@ def _query(context: RequestContext, kind: Any) -> Any:
     try:
         return msgspec.convert(dict(QueryParams(context.query_string)), kind, strict=False)
     except msgspec.ValidationError as error:
-        raise invalid(f"query.{describe(error)}") from None
+        raise invalid(f"query.{describe(error, kind)}") from None

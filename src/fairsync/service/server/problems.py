@@ -18,7 +18,7 @@ from fairsync.errors import (
     UnknownRequestError,
     UnusableLedgerError,
 )
-from fairsync.service.schema import ProblemRecord
+from fairsync.service.schema import GENERAL_HINT, ProblemRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +59,7 @@ class Problem(Exception):  # noqa: N818 - it is the answer to a call, and often 
         return Response(msgspec.json.encode(record), self.status, self.headers, MEDIA_TYPE)
 
 
-def invalid(message: str, hint: str = "Correct the request and send it again; see /openapi.json.") -> Problem:
+def invalid(message: str, hint: str = GENERAL_HINT) -> Problem:
     """Return the problem of a body or parameter that cannot be used (422)."""
     return Problem(422, "invalid", message, hint)
 
