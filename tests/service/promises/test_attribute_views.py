@@ -58,9 +58,8 @@ def test_selections_never_become_labels(tmp_path: Path, labels: list[Label]) -> 
             assert "region" not in str(refused.value).split(". ", 1)[1]
             if isinstance(labels[0], str):
                 record = PromiseRecord(where={"category": column}, at_least=5, window=DAY)
-                with pytest.raises(InvalidInputError, match=r"no item has the category") as refused:
+                with pytest.raises(InvalidInputError, match="no item meets category="):
                     promise_from_record(record, service.catalog)
-                assert "There are 'books', 'toys', 'wine'." in str(refused.value)
         finally:
             service.close()
             service.coordinator.ledger.close()
