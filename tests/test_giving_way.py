@@ -187,7 +187,7 @@ def test_promises_that_cannot_all_hold_are_refused_unless_some_may_give_way() ->
     report = retriever.report()
     assert [row.exposures for row in report.promises] == [8, 2]
     assert report.gave_way["kind=b"].to == ("kind=a",)
-    assert "kind=b gives way to kind=a: 6 exposures are given up." in str(report)
+    assert "kind=b gave way to kind=a: 6 exposures were given up." in str(report)
     assert report.to_dict()["rows"][1]["gave_way"] == {
         "reason": "capacity", "exposures": 6, "to": ["kind=a"], "since": None, "would_cost": None,
     }  # fmt: skip

@@ -216,7 +216,8 @@ def each(
 
     No item is new yet: the rule makes promises to those that come later.
 
-    >>> each(Catalog(np.eye(2), {"category": ["a", "b"], "new": [False, False]}), "id", at_least=50, where={"new": True})
+    >>> catalog = Catalog(np.eye(2), {"category": ["a", "b"], "new": [False, False]})
+    >>> each(catalog, "id", at_least=50, where={"new": True})
     [Promise(each id, new=True: at least 50)]
     """
     rule = Promise(

@@ -253,7 +253,7 @@ def _with_new_labels(
     """Return the promises with those of `each` for labels that have their first items, and all labels known by now."""
     known: dict[Series, frozenset[object]] = {}
     members = [promise for promise in promises if promise.each is not None]
-    have = {(_series(promise), repr(promise.where.get(promise.each))) for promise in members}
+    have = {(_series(promise), repr(promise.where.get(str(promise.each)))) for promise in members}
     rules = {_series(promise) for promise in members if promise.is_rule}
     for series, model in {_series(promise): promise for promise in members}.items():
         attribute, others = str(model.each), {name: one for name, one in model.where.items() if name != model.each}
