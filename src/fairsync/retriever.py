@@ -28,7 +28,7 @@ from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.ledger.urls import MEMORY
 from fairsync.loop.batch import Batch, ServedBatch, uncounted_batch
 from fairsync.loop.calibration import calibrate
-from fairsync.loop.certificate_opening import terms_in_force
+from fairsync.loop.certificate_opening import NoCertificateError, terms_in_force
 from fairsync.loop.commitment import Commitment
 from fairsync.loop.loop_state import LoopState
 from fairsync.loop.saved_prices import PriceSaver, SavedPrices
@@ -176,9 +176,12 @@ class FairRetriever(NoCopies, Closable):
             loop = LoopState.open(self.terms, self.policy, totals, allow_infeasible=anyway, budget=self.budget)
             self._state = self._saver.load(self.terms, loop)
             save_labels(self.ledger, self._commitment.labels)
-        except BaseException:
+        except BaseException as error:
             if self._owns_ledger:
                 self.ledger.close()
+            if isinstance(error, NoCertificateError):
+                remedy = "Or lengthen the horizon, or start with a new ledger."
+                raise error.explain(self._commitment.names, remedy) from None
             raise
 
     @property
@@ -600,7 +603,11 @@ class FairRetriever(NoCopies, Closable):
         """Replace the items or the promises. What cannot be kept is refused before anything is changed."""
         self._check_open()
         state, entry = self._state.with_every_slot(after.labels, after.terms)
-        state = state.under(after.terms, self.policy, self.terms, start, gives_way=after.gives_way, late=late)
+        try:
+            state = state.under(after.terms, self.policy, self.terms, start, gives_way=after.gives_way, late=late)
+        except NoCertificateError as error:
+            remedy = "Or lengthen the horizon: retriever.promise(horizon=...)."
+            raise error.explain(after.names, remedy) from None
         if len(after.labels) > len(self._commitment.labels):
             save_labels(self.ledger, after.labels)
             self.ledger.grow(len(after.labels))

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.catalog.groups import grow
-from fairsync.errors import InvalidInputError
+from fairsync.errors import InfeasibleFloorsError, InvalidInputError
 from fairsync.loop.certificate_state import CertificateState
 from fairsync.policies.base import NO_CAP
+from fairsync.promises.feasibility import UnderWay, explain_conflict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fairsync.loop.concession import Concession
@@ -22,6 +25,43 @@ if TYPE_CHECKING:
     from fairsync.policies import Policy, Terms
 
 _log = logging.getLogger(__name__)
+
+
+class NoCertificateError(InvalidInputError):
+    """Promises can no longer be kept together by the requests that are left.
+
+    Attributes
+    ----------
+    progress : Progress
+        The progress of the horizon.
+    terms : Terms
+        The promises.
+    """
+
+    def __init__(self, progress: Progress, terms: Terms) -> None:
+        self.progress, self.terms = progress, terms
+        super().__init__(
+            f"The horizon has had {progress.totals.requests} requests, and its promises can no longer be kept together"
+            f" by request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.progress, self.terms)
+
+    def explain(self, names: Sequence[str], remedy: str) -> InfeasibleFloorsError:
+        """Return the error that names the promises in conflict, and what could hold.
+
+        Parameters
+        ----------
+        names
+            The names of the promises.
+        remedy
+            What else could be done, as a sentence.
+        """
+        totals = self.progress.totals
+        under_way = UnderWay(totals.requests, grow(totals.exposures, len(names)), remedy)
+        has_begun = 0 < totals.requests < self.terms.horizon
+        return explain_conflict(self.terms, names, under_way=under_way if has_begun else None)
 
 
 def check_caps(progress: Progress, terms: Terms, before: Terms) -> None:
@@ -81,14 +121,10 @@ def require_certificate(
     if terms.membership is None or not policy.keeps_floors:
         return None
     made = open_certificate(progress, terms, before, gives_way=gives_way)
-    error = (
-        f"The horizon has had {progress.totals.requests} requests, and its promises can no longer be kept together"
-        f" by request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
-    )
     if made is None:
-        raise InvalidInputError(error)
+        raise NoCertificateError(progress, terms)
     if made.concession is not None and progress.totals.requests:
-        _log.warning("floors of the lowest priority give way: %s", error)
+        _log.warning("floors of the lowest priority give way: %s", NoCertificateError(progress, terms))
     return made
 
 

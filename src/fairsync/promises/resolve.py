@@ -15,7 +15,7 @@ from fairsync.inputs import check_k, check_max_exclude, check_positive
 from fairsync.policies.base import NO_CAP, Terms
 from fairsync.promises.certainty import certain_floors
 from fairsync.promises.certificate import SECONDS, find_certificate
-from fairsync.promises.feasibility import check_together
+from fairsync.promises.feasibility import check_together, explain_conflict
 from fairsync.promises.list_limits import longest_list, tree_of
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.promise import EVERY_SLOT, Promise
@@ -353,6 +353,6 @@ def _prove(
             return certain_floors(bounds, seconds)
     assert give_way is not None
     plan = give_way(bounds, terms.order)
-    if (terms.exposures(plan) < terms.floors)[terms.order == 0].any():
-        raise InvalidInputError("the promises with at_most leave too few items to fill all lists: raise some at_most.")
+    if (terms.exposures(plan) < terms.floors)[terms.order == 0].any():  # caps do not give way
+        raise explain_conflict(replace(terms, floors=np.where(terms.order == 0, terms.floors, 0)), names)
     return everything, plan
