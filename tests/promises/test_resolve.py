@@ -184,7 +184,9 @@ def test_contradictions_are_named() -> None:
         resolve_promises(catalog, [TOYS, fs.Promise({"new": True}, at_least=101)], 4, 25, 8)
     assert (one.value.group, one.value.floor, one.value.largest_feasible) == ("new=True", 101, 100)
     limited = [fs.Promise({"new": True}, at_least=50, at_most_per_list=1), TOYS]
-    with pytest.raises(fs.InfeasibleFloorsError, match=r"at least 25, or new=True at most 2 per list\. Or let floors give way"):
+    with pytest.raises(
+        fs.InfeasibleFloorsError, match=r"at least 25, or new=True at most 2 per list\. Or let floors give way"
+    ):
         resolve_promises(catalog, limited, 4, 25, 8)
 
 
