@@ -113,9 +113,16 @@ def test_promises_name_items_by_their_ids() -> None:
             fs.FairRetriever(catalog, k=K, promises=[fs.Promise({"id": wrong}, at_least=1)])
 
 
-def test_an_attribute_called_id_comes_first() -> None:
-    catalog = make_catalog(id=["x" if row < 30 else "y" for row in range(60)])
-    assert [one.name for one in fs.each(catalog, "id", at_least=1)] == ["id=x", "id=y"]
+def test_an_attribute_called_id_is_refused() -> None:
+    with pytest.raises(fs.InvalidInputError, match=r"no attribute can be called 'id'.*: give it as ids="):
+        make_catalog(id=["x" if row < 30 else "y" for row in range(60)])
+
+
+def test_a_promise_to_all_items_but_some() -> None:
+    promise = fs.Promise({"id": {"not": list(range(50))}, "kind": "a"}, at_least=80)
+    retriever = fs.FairRetriever(make_catalog(), k=K, horizon=100, promises=[promise])
+    shown = retriever.retrieve(users(100)).ids
+    assert retriever.report().exposures[promise.name] == int(((shown >= 50) & (shown % 2 == 0)).sum()) >= 80
 
 
 def test_on_the_command_line() -> None:

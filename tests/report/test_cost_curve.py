@@ -140,7 +140,7 @@ def test_a_curve_among_eligible_items_is_that_of_hindsight(by_promise: bool) -> 
     curve = fs.cost_curve(catalog, users, 2, promise, [0, 50], **rules)  # type: ignore[arg-type]
     given = {"promises": [fs.Promise({"kind": "a"}, at_least=50)]} if by_promise else {"floors": {"a": 50}}
     best = fs.hindsight(catalog, users, 2, **given, **rules)  # type: ignore[arg-type]
-    assert curve.costs == (0.0, pytest.approx(best.cost))
+    assert curve.costs == pytest.approx((0.0, best.cost))
     assert best.cost > 0
     assert curve.relevance == pytest.approx(best.unconstrained_relevance)
     assert curve.relevance < fs.cost_curve(catalog, users, 2, promise, [0]).relevance

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fairsync.catalog.arrays import to_array, to_unit_length
 from fairsync.catalog.attributes import AttributeLabel, Column, LabelColumn, make_column
-from fairsync.catalog.conditions import ConditionCache, Where
+from fairsync.catalog.conditions import ITEM_ID, ConditionCache, IdColumn, Where
 from fairsync.catalog.groups import Groups, Label
 from fairsync.catalog.names import are_words, check_names, check_same_kind, is_name, plain_words, words_array
 from fairsync.catalog.row_lookup import RowLookup
@@ -160,7 +160,7 @@ class Catalog:
     @cached_property
     def conditions(self) -> ConditionCache:
         """The conditions that were used last, with the items that meet them."""
-        return ConditionCache(self.attributes)
+        return ConditionCache({**self.condition_columns, **self.attributes})
 
     @cached_property
     def _lookup(self) -> RowLookup:
@@ -175,7 +175,7 @@ class Catalog:
         where
             The conditions by attribute, all of which an item must meet: a value; a list of values, of which it must
             have one; ``{"not": value or list}``; or for numbers a range, ``{"at_least": number, "at_most": number}``.
-            An item with several labels has each of them.
+            An item with several labels has each of them. ``"id"`` names items by their ids, as an attribute would.
 
         Examples
         --------
@@ -184,6 +184,8 @@ class Catalog:
         [0, 1]
         >>> catalog.select({"region": {"not": "AT"}, "tags": "new"}).rows.tolist()
         [0, 2]
+        >>> catalog.select({"id": {"not": 1}}).rows.tolist()
+        [0, 2]
         """
         return self.conditions.select(where)
 
@@ -191,6 +193,15 @@ class Catalog:
     def conditioned_attributes(self) -> "dict[str, Column]":
         """The attributes that conditions can speak of: all but the atoms, if these are the groups."""
         return {name: column for name, column in self.attributes.items() if name != _ATOM}
+
+    @property
+    def condition_columns(self) -> "dict[str, Column | IdColumn]":
+        """What conditions can speak of: attributes, and the ids of items, unless a row stands for several items."""
+        columns: dict[str, Column | IdColumn] = {**self.conditioned_attributes}
+        if self.weights is None:
+            ids = IdColumn("str" if self.ids_are_words else "int", self.rows_of, self.n_rows)
+            columns.setdefault(ITEM_ID, ids)
+        return columns
 
     def with_attributes(self, columns: Mapping[str, Column]) -> "Catalog":
         """Return the same items with other columns for some attributes, none of which is the group.
@@ -390,6 +401,11 @@ def _split_attributes(
     for name in given:
         if not isinstance(name, str) or not name or not is_name(name):
             raise InvalidInputError(f"the name of an attribute must be a word, got {name!r:.80}.")
+        if name == ITEM_ID:
+            raise InvalidInputError(
+                f"no attribute can be called {ITEM_ID!r}, by which conditions and promises name the ids of items: give"
+                " it as ids=, or under another name."
+            )
     columns = {name: make_column(name, values, n) for name, values in given.items()}
     for name, column in columns.items():
         if isinstance(column, LabelColumn) and column.kind in ("str", "int"):

@@ -9,6 +9,7 @@ import numpy as np
 
 from fairsync.catalog.atoms import Atoms
 from fairsync.catalog.attributes import LabelColumn, ListColumn
+from fairsync.catalog.conditions import ITEM_ID
 from fairsync.catalog.groups import grow
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_k, check_max_exclude, check_positive
@@ -19,7 +20,7 @@ from fairsync.promises.feasibility import check_together, explain_conflict
 from fairsync.promises.list_limits import longest_list, tree_of
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.promise import EVERY_SLOT, Promise
-from fairsync.promises.selected_rows import ITEM_ID, SelectedRows
+from fairsync.promises.selected_rows import SelectedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -85,7 +85,9 @@ def check_selection(promise: Promise, catalog: Catalog) -> None:
     if found is None or len(found) or promise.at_least is None:
         return
     for name, value in promise.where.items():  # a label that nobody has is the most likely reason
-        column = catalog.attributes[name]
+        column = catalog.attributes.get(name)
+        if column is None:  # ids
+            continue
         labels = (
             [] if isinstance(column, NumberColumn) or isinstance(value, dict) else [str(one) for one in column.labels]
         )
