@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fairsync.candidates import Candidates, Explainable
 from fairsync.catalog import Catalog, Where
+from fairsync.catalog.arrays import DataFrame
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.catalog.groups import Label
 from fairsync.closing import Closable, NoCopies
@@ -313,7 +314,7 @@ class FairRetriever(NoCopies, Closable):
     def upsert(
         self,
         embeddings: npt.ArrayLike | None,
-        groups: Sequence[Label] | npt.NDArray[Any] | Mapping[str, Any],
+        groups: Sequence[Label] | npt.NDArray[Any] | Mapping[str, Any] | DataFrame,
         ids: Sequence[Label] | npt.NDArray[Any],
         floors: Floors | None = None,
         promises: Sequence[Promise] | None = None,

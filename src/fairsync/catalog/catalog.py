@@ -7,8 +7,15 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.catalog.arrays import to_array, to_unit_length
-from fairsync.catalog.attributes import AttributeLabel, Column, LabelColumn, make_column
+from fairsync.catalog.arrays import DataFrame, to_array, to_columns, to_unit_length
+from fairsync.catalog.attributes import (
+    AttributeLabel,
+    Column,
+    LabelColumn,
+    ListColumn,
+    first_without_label,
+    make_column,
+)
 from fairsync.catalog.conditions import ITEM_ID, ConditionCache, IdColumn, Where
 from fairsync.catalog.groups import Groups, Label
 from fairsync.catalog.names import are_words, check_names, check_same_kind, is_name, plain_words, words_array
@@ -47,7 +54,9 @@ class Catalog:
         A torch tensor is taken as it is (bfloat16 becomes float32), and so is a column of lists of polars or pandas.
     groups
         n group labels, one per item, all str or all int: the attribute ``"group"``. Or a dict of named attributes, each
-        of them n labels (all str, all int or all bool), n lists of labels, or n floats. Control characters are refused.
+        of them n labels (all str, all int or all bool), n lists of labels, or n floats; or a data frame of polars,
+        pandas or pyarrow with a column for each attribute. An item whose value is missing (None, NaN) has no label;
+        the group of an item and numbers cannot be missing. Control characters are refused.
     ids
         n distinct item ids, all str or all int, without control characters. Defaults to the row numbers.
     normalize
@@ -96,7 +105,7 @@ class Catalog:
     def __init__(
         self,
         embeddings: npt.ArrayLike,
-        groups: Sequence[Label] | npt.NDArray[Any] | Mapping[str, Any],
+        groups: Sequence[Label] | npt.NDArray[Any] | Mapping[str, Any] | DataFrame,
         ids: Sequence[Label] | npt.NDArray[Any] | None = None,
         *,
         normalize: bool = False,
@@ -108,6 +117,7 @@ class Catalog:
         n = len(self.embeddings)
         self.group_attribute: str = GROUP
         self._others: dict[str, Column] = {}
+        groups = to_columns(groups)
         if isinstance(groups, Mapping):
             self.group_attribute, groups, self._others = _split_attributes(groups, n)
         names, codes, sizes = np.unique(
@@ -408,6 +418,10 @@ def _split_attributes(
             )
     columns = {name: make_column(name, values, n) for name, values in given.items()}
     for name, column in columns.items():
+        if isinstance(column, ListColumn) and column.kind in ("str", "int"):
+            lost = first_without_label(given[name])
+            if lost is not None:
+                raise InvalidInputError(no_group(name, lost))
         if isinstance(column, LabelColumn) and column.kind in ("str", "int"):
             labels = given[name]
             return (
@@ -421,6 +435,15 @@ def _split_attributes(
             ' {"category": [...]}.'
         )
     return GROUP, [_ONE_GROUP] * n, columns
+
+
+def no_group(name: str, position: int) -> str:
+    """Return a sentence about an item without a group."""
+    return (
+        f"attribute {name!r} has no label in position {position}. It is the first with a str or int per item, and so"
+        ' the group of an item, which cannot be missing: give every item a label, such as "none", or put an attribute'
+        " first that has one for every item."
+    )
 
 
 def _names(labels: Sequence[Label]) -> npt.NDArray[Any]:
