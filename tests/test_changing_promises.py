@@ -157,7 +157,7 @@ def test_a_promise_that_comes_too_late_is_refused_with_what_could_hold() -> None
         retriever.promise(promises=[fs.Promise({"kind": "a"}, at_least=16)])
     assert str(caught.value) == (
         "After 8 of 20 requests: kind=a (at least 16, 3 so far) cannot hold. One change would suffice: kind=a at least"
-        " 15. Or lengthen the horizon: retriever.promise(horizon=...)."
+        " 15. Or lengthen the horizon: promise(horizon=...)."
     )
     assert (caught.value.conflict, caught.value.largest) == (("kind=a",), {"kind=a": 15})
     assert retriever.report() == before

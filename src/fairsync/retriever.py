@@ -29,7 +29,7 @@ from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.ledger.urls import MEMORY
 from fairsync.loop.batch import Batch, ServedBatch, uncounted_batch
 from fairsync.loop.calibration import calibrate
-from fairsync.loop.certificate_opening import NoCertificateError, terms_in_force
+from fairsync.loop.certificate_opening import terms_in_force
 from fairsync.loop.commitment import Commitment
 from fairsync.loop.loop_state import LoopState
 from fairsync.loop.saved_prices import PriceSaver, SavedPrices
@@ -174,15 +174,15 @@ class FairRetriever(NoCopies, Closable):
             check_labels(self.ledger, self._commitment.labels)
             anyway = gives_way or isinstance(promises, ResolvedPromises)  # saved promises were accepted before
             totals = self.ledger.totals()
-            loop = LoopState.open(self.terms, self.policy, totals, allow_infeasible=anyway, budget=self.budget)
+            names = self._commitment.names
+            loop = LoopState.open(
+                self.terms, self.policy, totals, allow_infeasible=anyway, budget=self.budget, names=names
+            )
             self._state = self._saver.load(self.terms, loop)
             save_labels(self.ledger, self._commitment.labels)
-        except BaseException as error:
+        except BaseException:
             if self._owns_ledger:
                 self.ledger.close()
-            if isinstance(error, NoCertificateError):
-                remedy = "Or lengthen the horizon, or start with a new ledger."
-                raise error.explain(self._commitment.names, remedy) from None
             raise
 
     @property
@@ -604,11 +604,9 @@ class FairRetriever(NoCopies, Closable):
         """Replace the items or the promises. What cannot be kept is refused before anything is changed."""
         self._check_open()
         state, entry = self._state.with_every_slot(after.labels, after.terms)
-        try:
-            state = state.under(after.terms, self.policy, self.terms, start, gives_way=after.gives_way, late=late)
-        except NoCertificateError as error:
-            remedy = "Or lengthen the horizon: retriever.promise(horizon=...)."
-            raise error.explain(after.names, remedy) from None
+        state = state.under(
+            after.terms, self.policy, self.terms, start, gives_way=after.gives_way, late=late, names=after.names
+        )
         if len(after.labels) > len(self._commitment.labels):
             save_labels(self.ledger, after.labels)
             self.ledger.grow(len(after.labels))

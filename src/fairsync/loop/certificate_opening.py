@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.catalog.groups import grow
-from fairsync.errors import InfeasibleFloorsError, InvalidInputError
+from fairsync.errors import InvalidInputError
 from fairsync.loop.certificate_state import CertificateState
 from fairsync.policies.base import NO_CAP
 from fairsync.promises.feasibility import UnderWay, explain_conflict
@@ -25,43 +25,6 @@ if TYPE_CHECKING:
     from fairsync.policies import Policy, Terms
 
 _log = logging.getLogger(__name__)
-
-
-class NoCertificateError(InvalidInputError):
-    """Promises can no longer be kept together by the requests that are left.
-
-    Attributes
-    ----------
-    progress : Progress
-        The progress of the horizon.
-    terms : Terms
-        The promises.
-    """
-
-    def __init__(self, progress: Progress, terms: Terms) -> None:
-        self.progress, self.terms = progress, terms
-        super().__init__(
-            f"The horizon has had {progress.totals.requests} requests, and its promises can no longer be kept together"
-            f" by request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
-        )
-
-    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (self.progress, self.terms)
-
-    def explain(self, names: Sequence[str], remedy: str) -> InfeasibleFloorsError:
-        """Return the error that names the promises in conflict, and what could hold.
-
-        Parameters
-        ----------
-        names
-            The names of the promises.
-        remedy
-            What else could be done, as a sentence.
-        """
-        totals = self.progress.totals
-        under_way = UnderWay(totals.requests, grow(totals.exposures, len(names)), remedy)
-        has_begun = 0 < totals.requests < self.terms.horizon
-        return explain_conflict(self.terms, names, under_way=under_way if has_begun else None)
 
 
 def check_caps(progress: Progress, terms: Terms, before: Terms) -> None:
@@ -116,15 +79,37 @@ def require_certificate(
     before: CertificateState | None = None,
     *,
     gives_way: bool = False,
+    names: Sequence[str] = (),
+    remedy: str = "",
 ) -> CertificateState | None:
-    """Return the certificate for promises that may overlap; refuse those that can no longer be kept."""
+    """Return the certificate for promises that may overlap; refuse those that can no longer be kept.
+
+    Parameters
+    ----------
+    progress, terms, policy, before
+        The progress of the horizon, the promises, the policy, and the certificate before a change.
+    gives_way
+        As for `open_certificate`.
+    names
+        The names of the promises, so that the error can say which are in conflict, and what could hold.
+    remedy
+        What else could be done then, as a sentence.
+    """
     if terms.membership is None or not policy.keeps_floors:
         return None
     made = open_certificate(progress, terms, before, gives_way=gives_way)
+    totals = progress.totals
+    error = (
+        f"The horizon has had {totals.requests} requests, and its promises can no longer be kept together"
+        f" by request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
+    )
+    if made is None and len(names):
+        under_way = UnderWay(totals.requests, totals.exposures, remedy) if progress.left(terms) > 0 else None
+        raise explain_conflict(terms, names, under_way=under_way)
     if made is None:
-        raise NoCertificateError(progress, terms)
-    if made.concession is not None and progress.totals.requests:
-        _log.warning("floors of the lowest priority give way: %s", NoCertificateError(progress, terms))
+        raise InvalidInputError(error)
+    if made.concession is not None and totals.requests:
+        _log.warning("floors of the lowest priority give way: %s", error)
     return made
 
 

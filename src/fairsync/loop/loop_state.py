@@ -89,6 +89,7 @@ class LoopState:
         *,
         allow_infeasible: bool = False,
         budget: float | None = None,
+        names: Sequence[str] = (),
     ) -> LoopState:
         """Return the state that continues a horizon with these totals.
 
@@ -103,6 +104,8 @@ class LoopState:
             those of the lowest priority give way. Refused by default.
         budget
             The part of the relevance that all promises together may cost; None for no limit.
+        names
+            The names of promises that may overlap, for errors.
         """
         try:
             check_reachable(terms, totals, keeps_floors=policy.keeps_floors and terms.membership is None)
@@ -112,7 +115,10 @@ class LoopState:
             _log.warning("continuing all the same: %s", error)
         costs = None if totals.requests else PromiseCosts.zero(len(terms.floors))
         progress = Progress(totals)
-        certificate = require_certificate(progress, terms, policy, gives_way=allow_infeasible)
+        remedy = "Or lengthen the horizon, or start with a new ledger."
+        certificate = require_certificate(
+            progress, terms, policy, gives_way=allow_infeasible, names=names, remedy=remedy
+        )
         price_state = PriceState.of(policy, policy.start(terms), costs=costs)
         spending = Spending.of(terms, budget)
         return cls(progress, price_state, certificate, terms_in_force(terms, certificate), spending)
@@ -311,6 +317,7 @@ class LoopState:
         *,
         gives_way: bool = False,
         late: bool = False,
+        names: Sequence[str] = (),
     ) -> LoopState:
         """Return the state under other terms, which may have more groups; refuse floors that can no longer be met.
 
@@ -328,6 +335,8 @@ class LoopState:
             Whether floors of promises give way where not all can be met any more. Refused by default.
         late
             Whether promises that were added give way to all others of their priority, where not all can be met.
+        names
+            The names of promises that may overlap, for errors.
         """
         progress = self.progress.grown(len(terms.floors))
         state = policy.resume(self.price_state.state, terms) if start is None else start(terms)
@@ -340,7 +349,10 @@ class LoopState:
             if late:
                 is_late = np.arange(len(terms.floors)) >= len(before.floors)
                 asked = replace(asked, priorities=np.where(asked.order > 0, 2 * asked.order + is_late, 0))
-            certificate = require_certificate(progress, asked, policy, self.certificate, gives_way=gives_way or late)
+            remedy = "Or lengthen the horizon: promise(horizon=...)."
+            certificate = require_certificate(
+                progress, asked, policy, self.certificate, gives_way=gives_way or late, names=names, remedy=remedy
+            )
             goal = terms_in_force(terms, certificate, spending)
             return LoopState(progress, price_state, certificate, goal, spending)
         was_lost = before.auto_restart and not can_be_met(

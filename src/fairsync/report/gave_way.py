@@ -72,8 +72,8 @@ class GaveWay:
         if self.reason != "capacity":
             now, then, about = _WHY[self.reason]
             would = "would have cost" if is_over else "would cost"
-            why = then if is_over else now
-            return f"{why} since request {self.since:,}: {lost}, which {would} {about} {self.would_cost:.4g}"
+            why = f"{then} from request {self.since:,} on" if is_over else f"{now} since request {self.since:,}"
+            return f"{why}: {lost}, which {would} {about} {self.would_cost:.4g}"
         others = ", ".join(map(str, self.to[:_NAMED]))
         if len(self.to) > _NAMED:
             others += f" and {len(self.to) - _NAMED:,} more"
