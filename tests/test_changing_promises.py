@@ -112,7 +112,7 @@ def test_lists_of_labels_that_are_all_empty_are_loaded(tmp_path: Path) -> None:
     catalog = fs.Catalog(np.eye(3), {"kind": ["a", "a", "b"], "tags": [[], [], []]})
     retriever = fs.FairRetriever(catalog, k=1, horizon=5, promises=[fs.Promise({"kind": "a"}, at_least=1)])
     retriever.save(tmp_path / "saved")
-    assert fs.each(fs.FairRetriever.load(tmp_path / "saved").catalog, "tags", at_least=1) == []
+    assert fs.each(fs.FairRetriever.load(tmp_path / "saved").catalog, "tags", at_least=1)[0].is_rule
 
 
 def test_a_cap_within_a_horizon_can_make_every_slot_a_promise(tmp_path: Path) -> None:
@@ -146,3 +146,36 @@ def test_bounds_of_numpy_are_plain_numbers(tmp_path: Path) -> None:
     assert fs.FairRetriever.load(tmp_path / "saved").promises == retriever.promises
     with pytest.raises(fs.InvalidInputError, match="must be a str"):
         fs.Promise({}, at_least=1, name=5)  # type: ignore[arg-type]
+
+
+def test_a_promise_that_comes_too_late_is_refused_with_what_could_hold() -> None:
+    catalog = fs.Catalog(np.eye(4), {"kind": ["a", "a", "b", "b"]})
+    retriever = fs.FairRetriever(catalog, k=1, horizon=20, promises=[fs.Promise({"kind": "a"}, at_least=1)])
+    retriever.retrieve(np.eye(4)[[0, 0, 0, 2, 2, 2, 2, 2]])
+    before = retriever.report()
+    with pytest.raises(fs.InfeasibleFloorsError) as caught:
+        retriever.promise(promises=[fs.Promise({"kind": "a"}, at_least=16)])
+    assert str(caught.value) == (
+        "After 8 of 20 requests: kind=a (at least 16, 3 so far) cannot hold. One change would suffice: kind=a at least"
+        " 15. Or lengthen the horizon: promise(horizon=...)."
+    )
+    assert (caught.value.conflict, caught.value.largest) == (("kind=a",), {"kind=a": 15})
+    assert retriever.report() == before
+    retriever.promise(promises=[fs.Promise({"kind": "a"}, at_least=16)], horizon=21)
+    retriever.retrieve(np.eye(4)[[2] * 13])
+    assert retriever.report().esp == 1.0
+
+
+def test_a_ledger_that_is_too_far_is_refused_with_what_could_hold() -> None:
+    catalog, ledger = fs.Catalog(np.eye(4), {"kind": ["a", "a", "b", "b"]}), fs.MemoryLedger(1)
+
+    def opened(at_least: int) -> fs.FairRetriever:
+        promises = [fs.Promise({"kind": "a"}, at_least=at_least)]
+        return fs.FairRetriever(catalog, k=1, horizon=20, promises=promises, ledger=ledger)
+
+    opened(1).retrieve(np.eye(4)[[2] * 8])
+    with pytest.raises(
+        fs.InfeasibleFloorsError, match=r"at least 12\. Or lengthen the horizon, or start with a new"
+    ) as e:
+        opened(16)
+    assert e.value.largest == {"kind=a": 12}

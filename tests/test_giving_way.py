@@ -187,7 +187,7 @@ def test_promises_that_cannot_all_hold_are_refused_unless_some_may_give_way() ->
     report = retriever.report()
     assert [row.exposures for row in report.promises] == [8, 2]
     assert report.gave_way["kind=b"].to == ("kind=a",)
-    assert "kind=b gives way to kind=a: 6 exposures are given up." in str(report)
+    assert "kind=b gave way to kind=a: 6 exposures were given up." in str(report)
     assert report.to_dict()["rows"][1]["gave_way"] == {
         "reason": "capacity", "exposures": 6, "to": ["kind=a"], "since": None, "would_cost": None,
     }  # fmt: skip
@@ -222,3 +222,33 @@ def test_what_promises_may_cost_takes_nothing_from_those_without_a_limit(seed: i
         unlimited = np.array([promise.max_price is None for promise in retriever.promises or ()])
         assert (exposures >= lowered)[unlimited].all()
         assert retriever.terms.caps is None or (exposures <= retriever.terms.caps).all()
+
+
+KINDS = {"kind": ["a", "a", "b", "b"]}
+
+
+@pytest.mark.parametrize("word", ["refuse", "give way"])
+@pytest.mark.parametrize(
+    ("promises", "names"),
+    [
+        ([fs.Promise({"kind": kind}, at_most=0.4) for kind in "ab"], ("kind=a", "kind=b")),
+        ([fs.Promise({}, at_most=3), fs.Promise({"kind": "a"}, at_least=2)], ("all items",)),
+    ],
+)
+def test_giving_way_is_not_recommended_where_caps_leave_slots_empty(
+    word: str, promises: list[fs.Promise], names: tuple[str, ...]
+) -> None:
+    catalog = fs.Catalog(np.eye(4), KINDS)
+    with pytest.raises(fs.InfeasibleFloorsError, match="too few items to fill all 10 slots") as caught:
+        fs.FairRetriever(catalog, k=1, horizon=10, promises=promises, if_infeasible=word)
+    assert caught.value.conflict == names
+    assert set(caught.value.smallest) == set(names)
+    assert "give way" not in str(caught.value)
+    assert "every slot" not in str(caught.value)
+
+
+def test_giving_way_is_recommended_for_floors_of_one_priority() -> None:
+    catalog, promises = fs.Catalog(np.eye(4), KINDS), [fs.Promise({"kind": kind}, at_least=8) for kind in "ab"]
+    with pytest.raises(fs.InfeasibleFloorsError, match=r"Or let floors give way \(if_infeasible='give way'\)\."):
+        fs.FairRetriever(catalog, k=1, horizon=10, promises=promises)
+    fs.FairRetriever(catalog, k=1, horizon=10, promises=promises, if_infeasible="give way")

@@ -185,3 +185,14 @@ def test_an_index_of_another_catalog_is_refused() -> None:
     other = make_index("exact", make_world(26).catalog)
     with pytest.raises(InvalidInputError, match="another catalog than the one that is searched"):
         FairRetriever(world.catalog, k=world.k, index=other)
+
+
+def test_a_condition_that_no_item_meets_says_which_label_was_meant() -> None:
+    catalog = Catalog(np.eye(4), {"category": ["toys", "toys", "books", "books"]}, ids=["i1", "i2", "i3", "i4"])
+    retriever = FairRetriever(catalog, k=2)
+    with pytest.raises(InvalidInputError, match=r"no item meets .*: no item has 'toyz'.* Did you mean 'toys'\?"):
+        retriever.retrieve(np.ones((1, 4)), where={"category": "toyz"})
+    with pytest.raises(InvalidInputError, match="no item has the id 'i9'"):
+        retriever.retrieve(np.ones((1, 4)), where={"id": "i9"})
+    assert retriever.retrieve(np.ones((1, 4)), where={"category": ["toyz", "toys"]}).ids.tolist() == [["i1", "i2"]]
+    assert retriever.retrieve(np.ones((1, 4)), where={"id": ["i4", "i2"]}).ids.tolist() == [["i2", "i4"]]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fairsync.candidates import Candidates, Explainable
 from fairsync.catalog import Catalog, Where
+from fairsync.catalog.arrays import DataFrame
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.catalog.groups import Label
 from fairsync.closing import Closable, NoCopies
@@ -175,8 +176,8 @@ class FairRetriever(NoCopies, Closable):
             check_labels(self.ledger, self._commitment.labels)
             anyway = gives_way or isinstance(promises, ResolvedPromises)  # saved promises were accepted before
             totals = self.ledger.totals()
-            spending = self._saver.spending(self.terms, totals, self.budget)
-            loop = LoopState.open(self.terms, self.policy, totals, spending, allow_infeasible=anyway)
+            spending, names = self._saver.spending(self.terms, totals, self.budget), self._commitment.names
+            loop = LoopState.open(self.terms, self.policy, totals, spending, allow_infeasible=anyway, names=names)
             self._state = self._saver.load(self.terms, loop)
             save_labels(self.ledger, self._commitment.labels)
         except BaseException:
@@ -313,7 +314,7 @@ class FairRetriever(NoCopies, Closable):
     def upsert(
         self,
         embeddings: npt.ArrayLike | None,
-        groups: Sequence[Label] | npt.NDArray[Any] | Mapping[str, Any],
+        groups: Sequence[Label] | npt.NDArray[Any] | Mapping[str, Any] | DataFrame,
         ids: Sequence[Label] | npt.NDArray[Any],
         floors: Floors | None = None,
         promises: Sequence[Promise] | None = None,
@@ -603,7 +604,9 @@ class FairRetriever(NoCopies, Closable):
         """Replace the items or the promises. What cannot be kept is refused before anything is changed."""
         self._check_open()
         state, entry = self._state.with_every_slot(after.labels, after.terms)
-        state = state.under(after.terms, self.policy, self.terms, start, gives_way=after.gives_way, late=late)
+        state = state.under(
+            after.terms, self.policy, self.terms, start, gives_way=after.gives_way, late=late, names=after.names
+        )
         if len(after.labels) > len(self._commitment.labels):
             save_labels(self.ledger, after.labels)
             self.ledger.grow(len(after.labels))

@@ -1,5 +1,6 @@
 """Attributes: kinds of columns, changes without vectors, files."""
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,19 @@ def test_a_list_of_labels_is_the_attribute_group() -> None:
         ({"category": ["a", "b"]}, "must have 3 values"),
         ({"category": "abc"}, "must have 3 values"),
         ({"category": ["a", "b", 3]}, "mix str"),
-        ({"category": ["a", "b", None]}, "NoneType"),
-        ({"category": ["a"] * 3, "price": [1.0, np.nan, 2.0]}, "finite"),
+        ({"category": ["a", "b", None]}, "'category' has no label in position 2.* group of an item"),
+        ({"category": ["a", "b", None], "maker": ["x"] * 3}, "'category' has no label in position 2"),
+        (
+            {"category": ["a"] * 3, "price": [1.0, np.nan, 2.0]},
+            "no number in position 1: give every item one, or leave",
+        ),
+        ({"category": ["a"] * 3, "price": np.array([1.0, np.nan, 2.0])}, "no number in position 1"),
+        ({"category": ["a"] * 3, "price": [1, None, 2.5]}, "no number in position 1"),
+        ({"category": ["a"] * 3, "price": [1.0, np.inf, 2.0]}, "finite"),
+        ({"category": ["a"] * 3, "size": [None, "x", 1.5]}, r"got 1.5 \(float\) in position 2"),
+        ({"category": ["a"] * 3, "size": [None, "x", 1]}, "mix str"),
+        ({"category": ["a"] * 3, "tags": [None, ["x"], "y"]}, "in position 1: give every item one value"),
+        ({"category": ["a"] * 3, "since": [date(2026, 1, 1)] * 3}, "in position 0: write dates and times as text"),
         ({"category": ["a"] * 3, "new": [True, 1, False]}, "bool"),
         ({"category": ["a"] * 3, "tags": [["a"], "b", ["c"]]}, "list"),
         ({"category": ["a"] * 3, 7: ["a"] * 3}, "word"),
@@ -128,7 +140,8 @@ def test_items_are_added_and_removed_with_their_attributes() -> None:
         (None, {"in_stok": [True]}, ["x"], "did you mean 'in_stock'"),
         (None, {"in_stock": [True]}, ["q"], "no item 'q'|new item 'q'"),
         (None, {"in_stock": ["yes"]}, ["x"], "one bool per item, and these are str"),
-        (None, {"tags": ["new"]}, ["x"], "lists of str"),
+        (None, {"tags": [7]}, ["x"], "lists of str"),
+        (None, {"in_stock": [None, True]}, ["x", "y"], "has one bool per item, and the item 'x' has none"),
         (None, {"in_stock": [True, False]}, ["x"], "must have 1 values"),
         ([[1.0, 0.0, 0.0]], {"category": ["toys"]}, ["q"], "has no 'price'"),
         ([[1.0, 0.0, 0.0]], ["toys"], ["q"], "has no 'price'"),

@@ -124,3 +124,26 @@ def test_a_bool_is_no_number() -> None:
     assert catalog.select({"flag": True}).rows.tolist() == [1]  # type: ignore[union-attr]
     with pytest.raises(InvalidInputError):
         catalog.select({"number": True})
+
+
+@pytest.mark.parametrize("ids", [None, [7, 5, 6, 4], ["x", "y", "z", "w"]])
+def test_conditions_name_items_by_their_ids(ids: list[Any] | None) -> None:
+    catalog = Catalog(np.eye(4), {"kind": ["a", "a", "b", "b"]}, ids)
+    first, second, third, _ = catalog.ids.tolist()
+    for where, rows in (
+        ({"id": first}, [0]),
+        ({"id": [third, first, first]}, [0, 2]),
+        ({"id": np.array([third])}, [2]),
+        ({"id": {"not": [first, second]}}, [2, 3]),
+        ({"id": [third, first], "kind": "b"}, [2]),
+        ({"id": "nobody" if isinstance(first, str) else 99}, []),
+    ):
+        found = catalog.select(where)
+        assert found is not None
+        assert found.rows.tolist() == rows
+        assert catalog.part(np.array([0, 1, 2, 3])).select(where).rows.tolist() == rows  # type: ignore[union-attr]
+        assert pickle.loads(pickle.dumps(catalog)).select(where).rows.tolist() == rows
+    with pytest.raises(InvalidInputError, match=r"'id' has .* values, and the condition has"):
+        catalog.select({"id": 3 if isinstance(first, str) else "x"})
+    with pytest.raises(InvalidInputError, match="give a value or a list"):
+        catalog.select({"id": {"at_least": 3}})

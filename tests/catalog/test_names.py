@@ -1,6 +1,7 @@
 """Names: control characters are refused, and a long id does not make all others large."""
 
 import tracemalloc
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,3 +95,12 @@ def test_names_of_any_kind_are_joined() -> None:
     assert join_names([many, long]).dtype == object
     assert join_names([many, long]).tolist() == [*many.tolist(), *long.tolist()]
     assert join_names([many[:3], many[3:5]]).dtype == many.dtype
+
+
+def test_the_value_that_is_shown_is_the_one_in_that_position() -> None:
+    with pytest.raises(InvalidInputError, match=r"got UUID\('0{8}-0{4}-0{4}-0{4}-0{11}1'\) .* in position 0: convert"):
+        check_names([uuid.UUID(int=1), uuid.UUID(int=2)], 2, "ids", "id")
+    with pytest.raises(InvalidInputError, match=r"got 1.5 \(float\) in position 1: .*convert it to int or str"):
+        check_names(["a", 1.5, 2.5], 3, "groups", "label")
+    with pytest.raises(InvalidInputError, match=r"mix str \('a'\) and int \(1\)"):
+        check_names(["a", 1, "b", 2], 4, "groups", "label")

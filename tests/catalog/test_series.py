@@ -61,7 +61,7 @@ def test_an_item_without_a_value_has_no_label() -> None:
     ("series", "why"),
     [
         (pl.Series([1.5, None]), "has no number in row 1"),
-        (pl.Series([1.5, float("nan")]), "holds nan in position 1"),
+        (pl.Series([1.5, float("nan")]), "no number in position 1"),
         (pl.Series([[1.5]]), "holds Float64"),
         (pl.Series([{"a": 1}]), "holds Struct"),
         (pl.Series(["2020-01-01"]).str.to_date(), "holds Date"),

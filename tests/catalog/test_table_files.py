@@ -105,7 +105,7 @@ def test_numpy_arrays(tmp_path: Path) -> None:
 
 
 def test_a_name_that_a_file_cannot_hold(tmp_path: Path) -> None:
-    for name in ("id", "embedding", "group"):
+    for name in ("embedding", "group"):
         catalog = Catalog(VECTORS, {"category": ["a"] * 4, name: [1, 2, 3, 4]})
         with pytest.raises(InvalidInputError, match=f"the attribute '{name}' has the name of another column"):
             save_catalog(catalog, tmp_path / "items.parquet")
@@ -120,3 +120,14 @@ def test_a_table_without_a_group(tmp_path: Path) -> None:
     pl.DataFrame(columns).write_parquet(tmp_path / "items.parquet")
     with pytest.raises(InvalidInputError, match="no column 'group', and no other with one text or whole number"):
         open_catalog(tmp_path / "items.parquet")
+
+
+def test_a_column_without_some_labels_is_not_passed_over_as_the_group(tmp_path: Path) -> None:
+    columns = {"id": [1, 2], "category": ["a", None], "maker": ["x", "y"], "embedding": [[1.0], [2.0]]}
+    pl.DataFrame(columns).write_parquet(tmp_path / "items.parquet")
+    with pytest.raises(InvalidInputError, match="attribute 'category' has no label in position 1"):
+        open_catalog(tmp_path / "items.parquet")
+    later = pl.DataFrame(columns).select("id", "maker", "category", "embedding")
+    later.write_parquet(tmp_path / "items.parquet")
+    assert open_catalog(tmp_path / "items.parquet").group_attribute == "maker"
+    assert values(open_catalog(tmp_path / "items.parquet"))["category"] == [["a"], []]

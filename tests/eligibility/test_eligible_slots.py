@@ -237,7 +237,7 @@ def test_the_report_says_early_which_promise_will_miss_and_why() -> None:
     assert late.outlooks is not None
     assert [late.satisfied[g] for g in range(3)] == [False, True, True]
     assert late.exposures[0] >= 0.95 * 10 * shown[:, 0].sum()  # nearly as many as there could be
-    assert late.outlooks[0].outlook == "will miss"
+    assert late.outlooks[0].outlook == "missed"
     assert late.outlooks[0].shortfall == late.missing[0]
     assert abs(early.outlooks[0].shortfall - late.missing[0]) < 0.3 * late.missing[0]
 

@@ -343,3 +343,8 @@ def test_zero_vectors_are_cold_requests_as_in_the_retriever() -> None:
     assert hindsight(catalog, given, k=2, floors=case.by_label, cold=vector).relevance == same.relevance
     with pytest.raises(InvalidInputError, match="fixed list"):
         hindsight(catalog, given, k=2, floors=case.by_label, cold=[0, 1])
+
+
+def test_k_and_floors_may_be_given_by_position() -> None:
+    catalog, users = Catalog(np.eye(4), ["a", "a", "b", "b"]), np.ones((6, 4))
+    assert hindsight(catalog, users, 2, 3).exposures == hindsight(catalog, users, k=2, floors=3).exposures

@@ -84,7 +84,7 @@ def test_a_promise_that_would_cost_more_is_given_up_and_the_others_are_kept(seed
     assert gave_way.would_cost == pytest.approx(report.missing["kind=rare"] * highest)
     assert costs is not None
     assert report.missing["kind=rare"] * highest <= costs["kind=rare"]  # it says "more than"
-    assert "needs more than its max_price" in str(report)
+    assert "needed more than its max_price" in str(report)
     assert [row.max_price for row in report.promises] == [0.3, None]
     assert [row["max_price"] for row in report.to_dict()["rows"]] == [0.3, None]
 
@@ -176,7 +176,7 @@ def test_over_budget_the_lowest_priority_gives_way_and_the_first_is_kept(seed: i
     gave_way = report.gave_way["kind=rare"]
     assert gave_way.reason == "budget"
     assert gave_way.exposures == report.missing["kind=rare"] > 0
-    assert "gives way to the budget" in str(report)
+    assert "gave way to the budget" in str(report)
     assert retriever.report().to_dict()["rows"][0]["gave_way"]["reason"] == "budget"
 
 

@@ -123,12 +123,66 @@ def test_conditions_on_ids_that_are_none_are_refused(ids: list[str] | None, wron
         fs.FairRetriever(catalog, k=K, promises=[fs.Promise({"id": wrong}, at_least=1)])
 
 
-def test_an_attribute_called_id_comes_first() -> None:
-    catalog = make_catalog(id=["x" if row < 30 else "y" for row in range(60)])
-    assert [one.name for one in fs.each(catalog, "id", at_least=1)] == ["id=x", "id=y"]
+def test_an_attribute_called_id_is_refused() -> None:
+    with pytest.raises(fs.InvalidInputError, match=r"no attribute can be called 'id'.*: give it as ids="):
+        make_catalog(id=["x" if row < 30 else "y" for row in range(60)])
+
+
+def test_a_promise_to_all_items_but_some() -> None:
+    promise = fs.Promise({"id": {"not": list(range(50))}, "kind": "a"}, at_least=80)
+    retriever = fs.FairRetriever(make_catalog(), k=K, horizon=100, promises=[promise])
+    shown = retriever.retrieve(users(100)).ids
+    assert retriever.report().exposures[promise.name] == int(((shown >= 50) & (shown % 2 == 0)).sum()) >= 80
 
 
 def test_on_the_command_line() -> None:
     catalog = make_catalog(12)
     made = read_promises(catalog, None, ["id new=true at_least=5 priority=2"], None)
     assert made == fs.each(catalog, "id", at_least=5, where={"new": True}, priority=2)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_rule_that_no_item_meets_yet_makes_promises_to_later_items(saved: bool) -> None:
+    catalog = make_catalog(new=[False] * 60)
+    rule = fs.each(catalog, "id", at_least=FLOOR, where={"new": True})
+    assert [one.name for one in rule] == ["each id, new=True"]
+    retriever = fs.FairRetriever(catalog, k=K, horizon=HORIZON, promises=[fs.Promise({"kind": "b"}, at_least=9), *rule])
+    first = retriever.retrieve(users(50)).ids
+    assert retriever.report().promised == ["kind=b"]
+    if saved:
+        with tempfile.TemporaryDirectory() as folder:
+            retriever.save(Path(folder) / "saved")
+            retriever = fs.FairRetriever.load(Path(folder) / "saved")
+    retriever.upsert(0.01 * users(2, seed=5), {"kind": ["a", "b"], "new": [True, True]}, [100, 101])
+    shown = Counter(np.concatenate([first, retriever.retrieve(users(150, seed=3)).ids]).ravel().tolist())
+    report = retriever.report()
+    assert report.promised == ["kind=b", "id=100, new=True", "id=101, new=True"]
+    assert report.esp == 1.0
+    assert min(shown[100], shown[101]) >= FLOOR
+    assert fs.hindsight(retriever.catalog, users(20), k=K, promises=rule).floors["each id, new=True"] == 0
+
+
+def test_a_rule_for_later_labels_has_no_cap_of_its_own() -> None:
+    catalog = make_catalog(new=[False] * 60)
+    rule = fs.each(catalog, "kind", at_most=0.1, at_most_per_list=1, where={"new": True})
+    retriever = fs.FairRetriever(catalog, k=K, horizon=HORIZON, promises=rule)
+    retriever.upsert(None, {"new": [True] * 20}, list(range(20)))
+    lists = retriever.retrieve(users(HORIZON)).ids
+    odd = (lists < 20) & (lists % 2 == 1)
+    assert retriever.report().caps == {"kind=a, new=True": 80, "kind=b, new=True": 80}
+    assert odd.sum() <= 80
+    assert odd.sum(axis=1).max() == 1
+
+
+def test_a_rule_that_is_written_out_makes_a_promise_for_each_item_there_is() -> None:
+    catalog = make_catalog()
+    rule = fs.Promise({"new": True}, at_least=FLOOR, each="id")
+    retriever = fs.FairRetriever(catalog, k=K, horizon=HORIZON, promises=[rule])
+    assert retriever.promises == (rule, *fs.each(catalog, "id", at_least=FLOOR, where={"new": True}))
+
+
+def test_a_rule_with_a_label_that_no_item_has_is_refused() -> None:
+    with pytest.raises(fs.InvalidInputError, match=r"no item has .bb. as its .kind.\. There are 2 labels"):
+        fs.each(make_catalog(), "id", at_least=5, where={"kind": "bb"})
+    with pytest.raises(fs.InvalidInputError, match=r"no item has .toyz..* Did you mean .toys."):
+        fs.each(make_catalog(shelf=["toys"] * 60), "kind", at_least=5, where={"shelf": "toyz"})

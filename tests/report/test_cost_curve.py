@@ -127,3 +127,20 @@ def test_floors_go_with_labels_and_promises_with_promises() -> None:
         fs.cost_curve(catalog, users, 1, promise, [1, None])  # type: ignore[list-item]
     with pytest.raises(fs.InfeasibleFloorsError):
         fs.cost_curve(catalog, users, 1, promise, [1, 4])
+
+
+@pytest.mark.parametrize("by_promise", [False, True])
+def test_a_curve_among_eligible_items_is_that_of_hindsight(by_promise: bool) -> None:
+    rng = np.random.default_rng(3)
+    catalog = fs.Catalog(
+        rng.normal(size=(40, 4)), {"kind": ["a", "b"] * 20, "new": [row % 3 == 0 for row in range(40)]}
+    )
+    users, rules = rng.normal(size=(30, 4)), {"exclude": [[row] for row in range(30)], "where": {"new": False}}
+    promise = fs.Promise({"kind": "a"}, at_least=1) if by_promise else "a"
+    curve = fs.cost_curve(catalog, users, 2, promise, [0, 50], **rules)  # type: ignore[arg-type]
+    given = {"promises": [fs.Promise({"kind": "a"}, at_least=50)]} if by_promise else {"floors": {"a": 50}}
+    best = fs.hindsight(catalog, users, 2, **given, **rules)  # type: ignore[arg-type]
+    assert curve.costs == pytest.approx((0.0, best.cost))
+    assert best.cost > 0
+    assert curve.relevance == pytest.approx(best.unconstrained_relevance)
+    assert curve.relevance < fs.cost_curve(catalog, users, 2, promise, [0]).relevance

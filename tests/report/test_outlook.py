@@ -1,7 +1,9 @@
 """Outlooks: what is certain, expected and will be missed where few requests could show a group."""
 
+import numpy as np
 import pytest
 
+import fairsync as fs
 from fairsync.report import Report
 from fairsync.report.outlook import PromiseOutlook
 from report.made import bars, report
@@ -71,3 +73,20 @@ def test_shares_are_worded(share: float, words: str) -> None:
     assert PromiseOutlook("will miss", share, 1).reason.startswith(words)
     assert PromiseOutlook("will miss", share, 1).reason.endswith("; about 1 exposure will be missing")
     assert PromiseOutlook("expected", share, 0).reason == ""
+
+
+def test_when_the_horizon_is_over_all_is_past() -> None:
+    catalog = fs.Catalog(np.random.default_rng(0).normal(size=(40, 4)), ["toys", "books"] * 20)
+    promises = [fs.Promise({"group": "toys"}, at_least=0.2)]
+    retriever = fs.FairRetriever(catalog, k=4, horizon=100, promises=promises)
+    retriever.retrieve(np.ones((100, 4)), where={"group": "books"})
+    made = retriever.report()
+    assert made.outlooks == {"group=toys": PromiseOutlook("missed", 0.0, 80)}
+    assert made.gave_way["group=toys"].exposures == 80  # as many as were missed
+    text = " ".join(str(made).split())
+    assert "80 exposures in 1 promise were missed. 100 requests excluded more than was declared or had a" in text
+    assert text.endswith("floors were not certain in advance. group=toys was missed: no request could show it.")
+    assert "cost 0% of relevance" in text
+    legend = made.plot().axes[0].get_legend()
+    assert legend is not None
+    assert "missed: 0% of requests could show it" in [one.get_text() for one in legend.get_texts()]

@@ -3,22 +3,24 @@
 import json
 import math
 
+import matplotlib.colors
 import numpy as np
 import pytest
 
 from fairsync.catalog import Catalog
 from fairsync.catalog.groups import Label
+from fairsync.promises import Promise
 from fairsync.retriever import FairRetriever
-from report.made import report
+from report.made import bars, report
 
 
 def test_the_numbers_midway() -> None:
-    # Half of the horizon: a floor of 20 asks for 10 by now.
-    midway = report([20, 10, 9, 0], [20, 20, 20, 0], requests=5, forced=3, past=[[20, 20, 20, 0], [19, 20, 20, 5]])
-    assert midway.exposures == {"g0": 20, "g1": 10, "g2": 9, "g3": 0}
+    # Half of the horizon: a floor of 20 asks for 10 by now, or 6 one batch ago.
+    midway = report([20, 10, 5, 0], [20, 20, 20, 0], requests=5, forced=3, past=[[20, 20, 20, 0], [19, 20, 20, 5]])
+    assert midway.exposures == {"g0": 20, "g1": 10, "g2": 5, "g3": 0}
     assert midway.floors == {"g0": 20, "g1": 20, "g2": 20, "g3": 0}
     assert midway.satisfied == {"g0": True, "g1": False, "g2": False, "g3": True}
-    assert midway.missing == {"g0": 0, "g1": 10, "g2": 11, "g3": 0}
+    assert midway.missing == {"g0": 0, "g1": 10, "g2": 15, "g3": 0}
     assert midway.status == {"g0": "kept", "g1": "on track", "g2": "behind", "g3": "no promise"}
     assert midway.esp == 1 / 3  # g3 has no promise
     assert (midway.promised, midway.n_kept) == (["g0", "g1", "g2"], 1)
@@ -101,3 +103,54 @@ def test_the_report_of_a_retriever_counts_its_candidates() -> None:
     assert (made.requests, made.horizon, made.completed) == (13, 20, 0)
     kept = f"{sum(made.satisfied.values())} of 5 promises kept"
     assert repr(made) == f"Report(policy='guaranteed', {kept}, 13 of 20 requests, cost {made.cost:.6g})"
+
+
+def limited(**bounds: float) -> tuple[FairRetriever, np.ndarray]:
+    """A retriever with at most one "big" item per list, and requests that prefer these."""
+    rng = np.random.default_rng(4)
+    vectors = rng.normal(size=(60, 6)) + np.repeat([[1.0], [0.0]], 30, axis=0)
+    catalog = Catalog(vectors, {"size": ["big"] * 30 + ["small"] * 30})
+    promise = Promise({"size": "big"}, at_most_per_list=1, **bounds)  # type: ignore[arg-type]
+    return FairRetriever(catalog, k=4, horizon=40, promises=[promise]), rng.normal(size=(40, 6)) + 1.0
+
+
+def test_a_limit_per_list_is_a_promise_that_is_kept_and_has_a_cost() -> None:
+    retriever, users = limited()
+    retriever.retrieve(users)
+    made = retriever.report()
+    [row] = made.promises
+    assert (row.status, row.kept, row.at_most_per_list, row.exposures) == ("kept", True, 1, 40)
+    assert (made.esp, made.n_kept, made.list_limits) == (1.0, 1, {"size=big": 1})
+    # Everything that was given up was given up for the limit.
+    assert row.cost == pytest.approx(made.cost)
+    assert made.cost is not None
+    assert made.cost > 0
+    [record] = made.to_dict()["rows"]
+    assert (record["at_most_per_list"], record["status"], record["cost"]) == (1, "kept", row.cost)
+    assert made.to_dict()["promises"] == 1
+    assert "every promise was kept" in str(made)
+    assert "per list" in str(made)
+    colour = bars(made.plot().axes[0])[0].get_facecolor()
+    assert colour[:3] == pytest.approx(matplotlib.colors.to_rgb("#0072B2"))
+
+
+def test_a_limit_per_list_beside_a_cap_takes_only_what_its_lists_gave_up() -> None:
+    retriever, users = limited(at_most=10)
+    retriever.retrieve(users)
+    made = retriever.report()
+    assert made.status == {"size=big": "kept"}
+    assert made.costs is not None
+    assert made.cost is not None
+    assert 0 < made.costs["size=big"] <= made.cost * (1 + 1e-12)
+
+
+def test_limits_per_list_are_no_promise_where_nothing_keeps_them() -> None:
+    retriever, users = limited()
+    plain = FairRetriever(retriever.catalog, k=4, horizon=40, promises=retriever.promises, policy="none")
+    plain.retrieve(users)
+    assert plain.report().status == {"size=big": "no promise"}
+
+
+def test_a_floor_that_lags_by_less_than_a_batch_is_on_track() -> None:
+    # Prices are renewed every 2 requests: after 5 of 10, a floor of 20 asks for what it needs after 3.
+    assert report([6, 5], [20, 20], requests=5).status == {"g0": "on track", "g1": "behind"}

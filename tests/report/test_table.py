@@ -3,21 +3,23 @@
 import math
 from io import StringIO
 
+import numpy as np
 import pytest
 from rich.console import Console
 
+import fairsync as fs
 from fairsync.report.table import by_need
 from report.made import report
 
 
 def test_the_text_says_it_all() -> None:
-    text = str(report([20, 9, 1200], [20, 20, 20], prices=[0.0, -0.125, math.inf], requests=5, forced=3))
+    text = str(report([20, 5, 1200], [20, 20, 20], prices=[0.0, -0.125, math.inf], requests=5, forced=3))
     lines = {line.split()[0]: line for line in text.splitlines() if line.strip()}
-    assert lines["g1"].split() == ["g1", "20", "9", "█████▍", "45%", "−0.1250", "behind"]
+    assert lines["g1"].split() == ["g1", "20", "5", "███", "25%", "−0.1250", "behind"]
     assert lines["g2"].split() == ["g2", "20", "1,200", "████████████", "60×", "masked", "kept"]
     assert "ESP 66.7% (2 of 3 promises) · 5 of 10 requests · cost at most 10% of relevance" in text
     assert "guard forced 3 of 20 slots" in " ".join(text.split())
-    assert "Still missing: 11 exposures in 1 group, with 5 requests to come." in text
+    assert "Still missing: 15 exposures in 1 group, with 5 requests to come." in text
     assert "The promise is for the whole horizon" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 100
 
@@ -84,7 +86,7 @@ def test_labels_are_text_and_not_markup() -> None:
 
 
 def test_the_neediest_come_first() -> None:
-    made = report([5, 30, 8, 20, 4], [10, 10, 10, 20, 10], prices=[0, 0, -1.0, 0, 0], requests=5)
+    made = report([5, 30, 8, 20, 2], [10, 10, 10, 20, 10], prices=[0, 0, -1.0, 0, 0], requests=5)
     # g4 is behind; of those on track the subsidised g2 comes first; of those kept the tighter one.
     assert by_need(made) == ["g4", "g2", "g0", "g3", "g1"]
 
@@ -101,3 +103,14 @@ def test_all_of_forty_groups_are_shown() -> None:
     text = str(report([20] * 40, [10] * 40))
     assert all(f" g{i} " in text for i in range(40))
     assert "not shown" not in text
+
+
+def test_caps_alone_are_not_called_floors() -> None:
+    catalog = fs.Catalog(np.random.default_rng(0).normal(size=(40, 4)), ["toys", "books"] * 20)
+    retriever = fs.FairRetriever(catalog, k=4, horizon=30, promises=[fs.Promise({"group": "toys"}, at_most=0.4)])
+    retriever.retrieve(np.ones((10, 4)))
+    assert str(retriever.report()).endswith("No promise is broken so far; 20 requests to come.")
+
+
+def test_a_cost_that_is_rounding_is_nothing() -> None:
+    assert "cost 0% of relevance" in str(report([20], [20], relevance=90.0, cost=1e-13))

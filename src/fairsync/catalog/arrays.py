@@ -1,9 +1,9 @@
-"""Arrays of other libraries as numpy arrays or lists: torch tensors, and columns of polars, pandas and pyarrow."""
+"""Arrays of other libraries as numpy arrays or lists: torch tensors; columns and tables of polars, pandas, pyarrow."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -13,6 +13,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK = 1 << 14
+
+
+class DataFrame(Protocol):
+    """A data frame of polars, pandas or pyarrow, none of which is imported."""
+
+    @property
+    def columns(self) -> Any:
+        """The names of the columns, or the columns."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and columns."""
 
 
 def to_array(given: Any, what: str) -> NDArray[Any]:
@@ -70,6 +82,47 @@ def to_values(given: Any) -> Any:
         if callable(method := getattr(given, convert, None)):
             return method()
     return given
+
+
+def to_columns(given: Any) -> Any:
+    """Return a data frame as a dict of its columns; anything else as it is.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> columns = to_columns(pl.DataFrame({"category": ["toys", "books"], "new": [True, False]}))
+    >>> [*columns], to_columns(["toys", "books"])
+    (['category', 'new'], ['toys', 'books'])
+    """
+    if isinstance(given, Mapping | np.ndarray | list | tuple | str):
+        return given
+    if callable(getattr(given, "collect", None)) and hasattr(given, "collect_schema"):  # a lazy frame of polars
+        return to_columns(given.collect())
+    names = getattr(given, "column_names", None)  # pyarrow
+    if names is None and len(getattr(given, "shape", ())) == 2:
+        names = getattr(given, "columns", None)
+    if names is None:
+        return given
+    names = list(names)
+    if len(set(names)) < len(names):
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise InvalidInputError(f"the data frame has two columns {twice!r}: rename one of them.")
+    return {name: given[name] for name in names}
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value stands for none: None, NaN, or the NA and NaT of pandas.
+
+    Examples
+    --------
+    >>> is_missing(None), is_missing(float("nan")), is_missing(0), is_missing("")
+    (True, True, False, False)
+    """
+    if value is None or isinstance(value, str):
+        return value is None
+    if isinstance(value, float | np.floating):
+        return bool(value != value)
+    return type(value).__name__ in ("NAType", "NaTType")
 
 
 def to_unit_length(vectors: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from fairsync.catalog.arrays import to_values
+from fairsync.catalog.arrays import is_missing, to_values
 from fairsync.catalog.names import check_names
 from fairsync.errors import InvalidInputError
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 AttributeLabel: TypeAlias = str | int | bool
 """A label of an attribute. All labels of one attribute are of the same type."""
+
+_ALLOWED = "all str, all int, all bool or all float, or lists of labels"
+_NO_NUMBER = "give every item one, or leave the attribute out, because a number cannot be missing"
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,8 @@ def make_column(name: str, given: Any, n: int) -> Column:
     name
         The name of the attribute, for messages.
     given
-        n labels (str, int or bool), n lists of labels, n floats, or a column.
+        n labels (str, int or bool), n lists of labels, n floats, or a column. An item without a value (None, NaN) has
+        no label: if there are such items, the attribute has a list of labels for each item.
     n
         The number of items.
     """
@@ -208,14 +212,67 @@ def make_column(name: str, given: Any, n: int) -> Column:
     if array is not None and array.ndim == 1 and array.dtype.kind in "iuU":
         return _labels(what, array)
     values = [_plain(value) for value in (values if array is None else array.tolist())]
+    missing = [is_missing(value) for value in values]
+    if any(missing):
+        return _without_some(what, values, missing)
     if values and all(isinstance(value, list) for value in values):
-        lengths = np.fromiter(map(len, values), np.int64, n)
-        flat = _labels(what, [_plain(label) for one in values for label in one], one="label")
-        return ListColumn(flat.codes, np.concatenate([[0], np.cumsum(lengths)]), flat.labels)
+        return _lists(what, values)
     kinds = {type(value) for value in values}
     if float in kinds and kinds <= {float, int}:
         return _numbers(what, np.array(values, dtype=np.float64))
     return _labels(what, values)
+
+
+def as_lists(column: Column) -> Column:
+    """Return one label per item as a list of one label per item; other columns as they are.
+
+    Examples
+    --------
+    >>> as_lists(make_column("region", ["DE", "AT"], 2)).values()
+    [['DE'], ['AT']]
+    """
+    if isinstance(column, LabelColumn):
+        return ListColumn(column.codes, np.arange(len(column) + 1, dtype=np.int64), column.labels)
+    return column
+
+
+def first_without_label(given: Any) -> int | None:
+    """Return the first position without a label where items have one each; None if there is none.
+
+    Examples
+    --------
+    >>> first_without_label(["a", None]), first_without_label(["a", "b"]), first_without_label([["a"], []])
+    (1, None, None)
+    """
+    if isinstance(given, LabelColumn | ListColumn | NumberColumn):
+        return None
+    values = to_values(given)
+    values = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    if any(isinstance(_plain(value), list) for value in values):
+        return None
+    return next((at for at, value in enumerate(values) if is_missing(value)), None)
+
+
+def _without_some(what: str, values: list[Any], missing: list[bool]) -> ListColumn:
+    """Return the column of values some of which are missing: their items have no label."""
+    known = [value for value, is_none in zip(values, missing, strict=True) if not is_none]
+    kinds, at = {type(value) for value in known}, missing.index(True)
+    if float in kinds and kinds <= {float, int}:
+        raise InvalidInputError(f"{what} has no number in position {at}: {_NO_NUMBER}.")
+    if kinds == {list}:
+        return _lists(what, [[] if is_none else value for value, is_none in zip(values, missing, strict=True)])
+    # A known label stands in for those that are missing, so that errors name positions in the whole column.
+    usual = known[0] if kinds == {bool} else next((one for one in known if type(one) in (str, int)), "")
+    labels = _labels(what, [usual if is_none else one for one, is_none in zip(values, missing, strict=True)])
+    present = ~np.array(missing)
+    offsets = np.concatenate([[0], np.cumsum(present)])
+    return ListColumn(labels.codes[present], offsets, labels.labels if known else [])
+
+
+def _lists(what: str, values: list[list[Any]]) -> ListColumn:
+    lengths = np.fromiter(map(len, values), np.int64, len(values))
+    flat = _labels(what, [_plain(label) for one in values for label in one], one="label")
+    return ListColumn(flat.codes, np.concatenate([[0], np.cumsum(lengths)]), flat.labels)
 
 
 def same_kind(name: str, given: Column, known: Column) -> None:
@@ -269,6 +326,8 @@ def _numbers(what: str, array: NDArray[Any]) -> NumberColumn:
     numbers = array.astype(np.float64)
     if not np.isfinite(numbers).all():
         at = int(np.flatnonzero(~np.isfinite(numbers))[0])
+        if np.isnan(numbers[at]):
+            raise InvalidInputError(f"{what} has no number in position {at} (NaN): {_NO_NUMBER}.")
         raise InvalidInputError(f"{what} holds {numbers[at]} in position {at}: give every item a finite number.")
     return NumberColumn(numbers)
 
@@ -278,7 +337,7 @@ def _labels(what: str, given: Any, one: str = "value") -> LabelColumn:
     is_bool = array.dtype.kind == "b" if array is not None else bool(given) and all(type(v) is bool for v in given)
     if is_bool:
         return LabelColumn(np.asarray(given).astype(np.int32), [False, True])
-    names, codes = np.unique(check_names(given, None, f"values of {what}", one), return_inverse=True)
+    names, codes = np.unique(check_names(given, None, f"values of {what}", one, _ALLOWED), return_inverse=True)
     return LabelColumn(codes.astype(np.int32), names.tolist())
 
 

@@ -7,9 +7,16 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.catalog.arrays import to_array, to_unit_length
-from fairsync.catalog.attributes import AttributeLabel, Column, LabelColumn, make_column
-from fairsync.catalog.conditions import ConditionCache, Where
+from fairsync.catalog.arrays import DataFrame, to_array, to_columns, to_unit_length
+from fairsync.catalog.attributes import (
+    AttributeLabel,
+    Column,
+    LabelColumn,
+    ListColumn,
+    first_without_label,
+    make_column,
+)
+from fairsync.catalog.conditions import ITEM_ID, ConditionCache, IdColumn, Where
 from fairsync.catalog.groups import Groups, Label
 from fairsync.catalog.names import are_words, check_names, check_same_kind, is_name, plain_words, words_array
 from fairsync.catalog.row_lookup import RowLookup
@@ -47,7 +54,9 @@ class Catalog:
         A torch tensor is taken as it is (bfloat16 becomes float32), and so is a column of lists of polars or pandas.
     groups
         n group labels, one per item, all str or all int: the attribute ``"group"``. Or a dict of named attributes, each
-        of them n labels (all str, all int or all bool), n lists of labels, or n floats. Control characters are refused.
+        of them n labels (all str, all int or all bool), n lists of labels, or n floats; or a data frame of polars,
+        pandas or pyarrow with a column for each attribute. An item whose value is missing (None, NaN) has no label;
+        the group of an item and numbers cannot be missing. Control characters are refused.
     ids
         n distinct item ids, all str or all int, without control characters. Defaults to the row numbers.
     normalize
@@ -96,7 +105,7 @@ class Catalog:
     def __init__(
         self,
         embeddings: npt.ArrayLike,
-        groups: Sequence[Label] | npt.NDArray[Any] | Mapping[str, Any],
+        groups: Sequence[Label] | npt.NDArray[Any] | Mapping[str, Any] | DataFrame,
         ids: Sequence[Label] | npt.NDArray[Any] | None = None,
         *,
         normalize: bool = False,
@@ -108,6 +117,7 @@ class Catalog:
         n = len(self.embeddings)
         self.group_attribute: str = GROUP
         self._others: dict[str, Column] = {}
+        groups = to_columns(groups)
         if isinstance(groups, Mapping):
             self.group_attribute, groups, self._others = _split_attributes(groups, n)
         names, codes, sizes = np.unique(
@@ -160,7 +170,7 @@ class Catalog:
     @cached_property
     def conditions(self) -> ConditionCache:
         """The conditions that were used last, with the items that meet them."""
-        return ConditionCache(self.attributes)
+        return ConditionCache({**self.condition_columns, **self.attributes})
 
     @cached_property
     def _lookup(self) -> RowLookup:
@@ -175,7 +185,7 @@ class Catalog:
         where
             The conditions by attribute, all of which an item must meet: a value; a list of values, of which it must
             have one; ``{"not": value or list}``; or for numbers a range, ``{"at_least": number, "at_most": number}``.
-            An item with several labels has each of them.
+            An item with several labels has each of them. ``"id"`` names items by their ids, as an attribute would.
 
         Examples
         --------
@@ -184,6 +194,8 @@ class Catalog:
         [0, 1]
         >>> catalog.select({"region": {"not": "AT"}, "tags": "new"}).rows.tolist()
         [0, 2]
+        >>> catalog.select({"id": {"not": 1}}).rows.tolist()
+        [0, 2]
         """
         return self.conditions.select(where)
 
@@ -191,6 +203,15 @@ class Catalog:
     def conditioned_attributes(self) -> "dict[str, Column]":
         """The attributes that conditions can speak of: all but the atoms, if these are the groups."""
         return {name: column for name, column in self.attributes.items() if name != _ATOM}
+
+    @property
+    def condition_columns(self) -> "dict[str, Column | IdColumn]":
+        """What conditions can speak of: attributes, and the ids of items, unless a row stands for several items."""
+        columns: dict[str, Column | IdColumn] = {**self.conditioned_attributes}
+        if self.weights is None:
+            ids = IdColumn("str" if self.ids_are_words else "int", self.rows_of, self.n_rows)
+            columns.setdefault(ITEM_ID, ids)
+        return columns
 
     def with_attributes(self, columns: Mapping[str, Column]) -> "Catalog":
         """Return the same items with other columns for some attributes, none of which is the group.
@@ -390,8 +411,17 @@ def _split_attributes(
     for name in given:
         if not isinstance(name, str) or not name or not is_name(name):
             raise InvalidInputError(f"the name of an attribute must be a word, got {name!r:.80}.")
+        if name == ITEM_ID:
+            raise InvalidInputError(
+                f"no attribute can be called {ITEM_ID!r}, by which conditions and promises name the ids of items: give"
+                " it as ids=, or under another name."
+            )
     columns = {name: make_column(name, values, n) for name, values in given.items()}
     for name, column in columns.items():
+        if isinstance(column, ListColumn) and column.kind in ("str", "int"):
+            lost = first_without_label(given[name])
+            if lost is not None:
+                raise InvalidInputError(no_group(name, lost))
         if isinstance(column, LabelColumn) and column.kind in ("str", "int"):
             labels = given[name]
             return (
@@ -405,6 +435,15 @@ def _split_attributes(
             ' {"category": [...]}.'
         )
     return GROUP, [_ONE_GROUP] * n, columns
+
+
+def no_group(name: str, position: int) -> str:
+    """Return a sentence about an item without a group."""
+    return (
+        f"attribute {name!r} has no label in position {position}. It is the first with a str or int per item, and so"
+        ' the group of an item, which cannot be missing: give every item a label, such as "none", or put an attribute'
+        " first that has one for every item."
+    )
 
 
 def _names(labels: Sequence[Label]) -> npt.NDArray[Any]:

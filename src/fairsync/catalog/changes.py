@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.catalog import Catalog, check_names, check_same_kind
-from fairsync.catalog.arrays import to_array
-from fairsync.catalog.attributes import NumberColumn, as_numbers, make_column, same_kind
+from fairsync.catalog.arrays import to_array, to_columns
+from fairsync.catalog.attributes import (
+    ListColumn,
+    NumberColumn,
+    as_lists,
+    as_numbers,
+    first_without_label,
+    make_column,
+    same_kind,
+)
 from fairsync.catalog.names import join_names
 from fairsync.errors import InvalidInputError
 
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from fairsync.catalog.arrays import DataFrame
     from fairsync.catalog.groups import Label
 
 
@@ -49,7 +58,7 @@ class CatalogChange:
 def upsert_items(
     catalog: Catalog,
     embeddings: ArrayLike | None,
-    groups: Sequence[Label] | NDArray[Any] | Mapping[str, Any],
+    groups: Sequence[Label] | NDArray[Any] | Mapping[str, Any] | DataFrame,
     ids: Sequence[Label] | NDArray[Any],
 ) -> CatalogChange:
     """Add items, or change those whose ids are known.
@@ -133,11 +142,12 @@ def upsert_items(
 
 def _columns(
     catalog: Catalog,
-    given: Sequence[Label] | NDArray[Any] | Mapping[str, Any],
+    given: Sequence[Label] | NDArray[Any] | Mapping[str, Any] | DataFrame,
     names: NDArray[Any],
     places: NDArray[np.int64],
 ) -> dict[str, Any]:
     """Return the given attributes as columns, the group's as its labels; raise for those that do not fit."""
+    given = to_columns(given)
     if not isinstance(given, Mapping):
         given = {catalog.group_attribute: given}
     known = catalog.attributes
@@ -160,6 +170,13 @@ def _columns(
         column = make_column(name, values, len(names))
         if isinstance(known[name], NumberColumn):
             column = as_numbers(column)
+        if isinstance(known[name], ListColumn):
+            column = as_lists(column)
+        elif isinstance(column, ListColumn) and (lost := first_without_label(values)) is not None:
+            raise InvalidInputError(
+                f"attribute {name!r} has one {known[name].kind} per item, and the item {names[lost].item()!r} has none:"
+                " give it one, or replace the catalog."
+            )
         same_kind(name, column, known[name])
         columns[name] = column
     return columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from numbers import Real
@@ -18,13 +18,18 @@ from fairsync.catalog.selection import Selection
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fairsync.catalog.attributes import AttributeLabel, Column
 
 Where: TypeAlias = Mapping[str, Any]
 """Conditions by attribute, all of which an item must meet: a value, a list of values (one of them), ``{"not": value or
-list}``, or a range ``{"at_least": number, "at_most": number}``."""
+list}``, or a range ``{"at_least": number, "at_most": number}``. The name ``"id"`` stands for the ids of items."""
+
+ITEM_ID = "id"
+"""The name under which conditions speak of the ids of items."""
 
 CACHE_BYTES = 1 << 26
 """The most memory that the cached selections of one catalog take together, in bytes."""
@@ -32,6 +37,25 @@ CACHE_BYTES = 1 << 26
 _RANGE = ("at_least", "at_most")
 # Approximate memory of an entry of the cache beside the selection's arrays, and of each value of a condition, in bytes.
 _ENTRY_BYTES, _VALUE_BYTES = 1_000, 100
+
+
+@dataclass(frozen=True)
+class IdColumn:
+    """The ids of the items of a catalog, for conditions on them.
+
+    Attributes
+    ----------
+    kind : str
+        The type of the ids: ``"str"`` or ``"int"``.
+    rows_of : callable
+        Returns the row of each id in an array, -1 for an unknown one.
+    n : int
+        The number of items.
+    """
+
+    kind: str
+    rows_of: Callable[[NDArray[Any]], NDArray[np.int64]]
+    n: int
 
 
 @dataclass(frozen=True)
@@ -70,7 +94,7 @@ class Condition:
         return {"at_least": self.low, "at_most": self.high}
 
 
-def parse_conditions(where: Where, columns: Mapping[str, Column]) -> tuple[Condition, ...]:
+def parse_conditions(where: Where, columns: Mapping[str, Column | IdColumn]) -> tuple[Condition, ...]:
     """Return conditions in a standard form: equal conditions in different words give the same. Raise for others.
 
     Parameters
@@ -78,7 +102,7 @@ def parse_conditions(where: Where, columns: Mapping[str, Column]) -> tuple[Condi
     where
         The conditions.
     columns
-        The attributes of the catalog.
+        The attributes of the catalog, and perhaps its ids.
 
     Examples
     --------
@@ -97,7 +121,44 @@ def parse_conditions(where: Where, columns: Mapping[str, Column]) -> tuple[Condi
     return tuple(_parse(name, where[name], columns[name]) for name in sorted(where))
 
 
-def _parse(name: str, given: Any, column: Column) -> Condition:
+def unknown_label(where: Where, columns: Mapping[str, Column | IdColumn]) -> str | None:
+    """Return a sentence about the first label of conditions that no item has, with close ones; None if items have all.
+
+    Examples
+    --------
+    >>> from fairsync.catalog.attributes import make_column
+    >>> unknown_label({"region": "DR"}, {"region": make_column("region", ["DE", "AT"], 2)})
+    "no item has 'DR' as its 'region'. There are 2 labels, such as 'AT', 'DE'."
+    """
+    for condition in parse_conditions(where, columns):
+        column = columns[condition.attribute]
+        if isinstance(column, IdColumn) and condition.values and not condition.negated:
+            lost = [one for one, row in zip(condition.values, _rows(condition, column), strict=True) if row < 0]
+            if lost:
+                return f"no item has the id {lost[0]!r}."
+        if not isinstance(column, LabelColumn | ListColumn):
+            continue
+        for value in condition.values:
+            if value not in column.code_of:
+                return f"no item has {value!r} as its {condition.attribute!r}.{_hint(value, column.labels)}"
+    return None
+
+
+def _hint(value: object, known: Sequence[object]) -> str:
+    by_text = {str(label).casefold(): label for label in known}
+    close = get_close_matches(str(value).casefold(), by_text, n=2, cutoff=0.7)
+    if close:
+        return f" Did you mean {' or '.join(repr(by_text[text]) for text in close)}?"
+    return f" There are {len(known)} labels, such as {', '.join(map(repr, known[:3]))}." if known else ""
+
+
+def _rows(condition: Condition, column: IdColumn) -> list[int]:
+    """Return the rows of the items with the ids of a condition, -1 for unknown ids."""
+    rows: list[int] = column.rows_of(np.array(condition.values)).tolist()
+    return rows
+
+
+def _parse(name: str, given: Any, column: Column | IdColumn) -> Condition:
     if not isinstance(given, Mapping):
         return Condition(name, _values(name, given, column))
     keys = set(given)
@@ -110,7 +171,7 @@ def _parse(name: str, given: Any, column: Column) -> Condition:
             f"the condition on {name!r} must be a value, a list, {{'not': ...}}, or a range with 'at_least' and"
             f" 'at_most', got {dict(given)!r:.80}." + (f" Did you mean {close[0]!r}?" if close else "")
         )
-    if isinstance(column, ListColumn) or column.kind not in ("int", "float"):
+    if isinstance(column, ListColumn | IdColumn) or column.kind not in ("int", "float"):
         raise InvalidInputError(f"{name!r} has no numbers, so that it has no range: give a value or a list.")
     bounds = {key: _number(name, key, value) for key, value in given.items()}
     return Condition(name, low=bounds.get("at_least", -math.inf), high=bounds.get("at_most", math.inf))
@@ -129,7 +190,7 @@ def _as_float(name: str, value: Any) -> float:
         raise InvalidInputError(f"the condition on {name!r} has a number that is too large.") from None
 
 
-def _values(name: str, given: Any, column: Column) -> tuple[AttributeLabel | float, ...]:
+def _values(name: str, given: Any, column: Column | IdColumn) -> tuple[AttributeLabel | float, ...]:
     many = isinstance(given, list | tuple | set | frozenset | np.ndarray)
     values = [one.item() if isinstance(one, np.generic) else one for one in (given if many else [given])]
     if not values:
@@ -149,7 +210,7 @@ def _values(name: str, given: Any, column: Column) -> tuple[AttributeLabel | flo
 _TYPES = {"str": str, "int": int, "bool": bool}
 
 
-def meets(condition: Condition, column: Column) -> NDArray[np.bool_]:
+def meets(condition: Condition, column: Column | IdColumn) -> NDArray[np.bool_]:
     """Return (n,) whether each item meets a condition, given the values of the attribute.
 
     Examples
@@ -159,7 +220,10 @@ def meets(condition: Condition, column: Column) -> NDArray[np.bool_]:
     [True, False, True]
     """
     mask: NDArray[np.bool_]
-    if isinstance(column, NumberColumn):
+    if isinstance(column, IdColumn):
+        mask = np.zeros(column.n, dtype=bool)
+        mask[[row for row in _rows(condition, column) if row >= 0]] = True
+    elif isinstance(column, NumberColumn):
         mask = np.isin(column.numbers, condition.values) if condition.values else _within(column.numbers, condition)
     else:
         if condition.values:
@@ -202,7 +266,7 @@ class ConditionCache:
     Parameters
     ----------
     columns
-        The attributes of the catalog.
+        The attributes of the catalog, and perhaps its ids.
     most_bytes
         The most memory that the selections and their conditions take. The last one is kept in any case.
 
@@ -214,7 +278,7 @@ class ConditionCache:
     (Selection(2 of 3 items), True)
     """
 
-    def __init__(self, columns: Mapping[str, Column], most_bytes: int = CACHE_BYTES) -> None:
+    def __init__(self, columns: Mapping[str, Column | IdColumn], most_bytes: int = CACHE_BYTES) -> None:
         self._columns, self._most_bytes = columns, most_bytes
         self._kept: OrderedDict[tuple[Condition, ...], tuple[Selection, int]] = OrderedDict()
         self._bytes, self._lock = 0, threading.Lock()

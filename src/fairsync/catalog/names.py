@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.catalog.arrays import to_values
+from fairsync.catalog.arrays import is_missing, to_values
 from fairsync.errors import InvalidInputError
 
 Names: TypeAlias = npt.NDArray[Any]
@@ -22,7 +22,7 @@ _WASTE = 1 << 24
 _STRING_BYTES = 64
 
 
-def check_names(given: Any, n: int | None, what: str, one: str) -> Names:
+def check_names(given: Any, n: int | None, what: str, one: str, allowed: str = "all str or all int") -> Names:
     """Return labels or ids as an int64 array, or as one of words. Raise for values that cannot be matched reliably.
 
     Parameters
@@ -31,8 +31,8 @@ def check_names(given: Any, n: int | None, what: str, one: str) -> Names:
         The names.
     n
         How many there must be; by default any number.
-    what, one
-        The words for several names and for one, for messages.
+    what, one, allowed
+        The words for several names, for one, and for their types, for messages.
 
     Examples
     --------
@@ -46,17 +46,16 @@ def check_names(given: Any, n: int | None, what: str, one: str) -> Names:
         raise InvalidInputError(f"{what} must be {number}{one}s in the order of the items, got {given!r:.80}.")
     if array is None or array.dtype.kind in "OT":
         values = list(given) if array is None else array.tolist()
-        kinds = {_kind(type(value)): value for value in values}
-        for kind, value in kinds.items():
-            if kind not in ("int", "str"):
-                at = next(i for i, other in enumerate(values) if _kind(type(other)) == kind)
-                raise InvalidInputError(
-                    f"{what} must be str or int, got {value!r} ({kind}) in position {at}: give every item its {one}."
-                )
-        if len(kinds) > 1:
+        kinds = {_kind(type_): type_ for type_ in {type(value) for value in values}}
+        if not kinds.keys() <= {"int", "str"}:
+            at = next(i for i, value in enumerate(values) if _kind(type(value)) not in ("int", "str"))
             raise InvalidInputError(
-                f"{what} mix str ({kinds['str']!r}) and int ({kinds['int']!r}): convert them all to one type."
+                f"{what} must be {allowed}, got {values[at]!r:.80} ({type(values[at]).__name__}) in position {at}:"
+                f" {_advice(values[at], one)}."
             )
+        if len(kinds) > 1:
+            word, number = (next(value for value in values if _kind(type(value)) == kind) for kind in ("str", "int"))
+            raise InvalidInputError(f"{what} mix str ({word!r}) and int ({number!r}): convert them all to one type.")
         if "str" in kinds:
             _check_words(values, what, one)
             array = words_array(values)
@@ -149,6 +148,19 @@ def _check_words(words: Sequence[str], what: str, one: str) -> None:
             f"{what} hold {words[at]!r:.80} in position {at}, with a control character (such as a line end, a tab or a"
             f" NUL) or a lone surrogate: remove it from the {one}."
         )
+
+
+def _advice(value: object, one: str) -> str:
+    """Return what to do about a value that cannot be a name."""
+    if is_missing(value):
+        return f"give every item its {one}"
+    if callable(getattr(value, "isoformat", None)):
+        return "write dates and times as text with .isoformat(), or as numbers, such as days since a date"
+    if isinstance(value, float | np.floating):
+        return f"a {one} must match exactly, which a float may not: convert it to int or str"
+    if isinstance(value, list | tuple | set | dict):
+        return f"give every item one {one}"
+    return f"convert every {one} with str(...)"
 
 
 def _kind(type_: type) -> str:

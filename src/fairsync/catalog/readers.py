@@ -10,7 +10,7 @@ import numpy as np
 from fairsync.atomic_write import check_path
 from fairsync.catalog import Catalog, check_names
 from fairsync.catalog.attributes import LabelColumn
-from fairsync.catalog.catalog import GROUP
+from fairsync.catalog.catalog import GROUP, no_group
 from fairsync.catalog.series import column_of, columns_of
 from fairsync.catalog.table_files import EMBEDDING, ID, SUFFIXES, scan_table
 from fairsync.errors import InvalidInputError
@@ -200,6 +200,11 @@ class TableReader:
         fit = [name for name, one in columns.items() if isinstance(one, LabelColumn) and one.kind in ("str", "int")]
         if GROUP in columns and GROUP not in fit:
             check_names(items[GROUP].to_list(), len(items), "groups", "label")
+        for name in columns if GROUP not in fit else ():
+            if name in fit:
+                break
+            if columns[name].kind in ("str", "int") and not items[name].dtype.is_nested():
+                raise InvalidInputError(no_group(name, int(items[name].is_null().arg_max() or 0)))
         if not fit:
             raise InvalidInputError(
                 f"there is no column {GROUP!r}, and no other with one text or whole number per item: add one."

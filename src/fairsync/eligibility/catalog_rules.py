@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.catalog.conditions import parse_conditions
+from fairsync.catalog.conditions import parse_conditions, unknown_label
 from fairsync.catalog.names import check_same_kind
 from fairsync.eligibility.rules import Rules, id_lists, joined_ids
 from fairsync.errors import InvalidInputError
@@ -64,7 +64,7 @@ class CatalogRules(Rules):
 
         def check_one(where: Where) -> None:  # selections of all requests at once may not fit the memory
             if self._allow_empty:
-                parse_conditions(where, self._catalog.attributes)
+                parse_conditions(where, self._catalog.condition_columns)
             else:
                 self._selection(where)
 
@@ -88,7 +88,8 @@ class CatalogRules(Rules):
     def _selection(self, where: Where) -> Selection | None:
         chosen = self._catalog.select(where)
         if chosen is not None and not len(chosen) and not self._allow_empty:
-            raise InvalidInputError(f"no item meets the condition {dict(where)!r:.200}.")
+            why = unknown_label(where, self._catalog.condition_columns)
+            raise InvalidInputError(f"no item meets the condition {dict(where)!r:.200}" + (f": {why}" if why else "."))
         return chosen
 
 

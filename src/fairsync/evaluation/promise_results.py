@@ -87,6 +87,8 @@ def measure_promises(
     shown, selected = np.bincount(rows[rows >= 0], minlength=len(catalog)), SelectedRows(catalog)
     results = []
     for promise in promises:
+        if promise.is_rule:  # its items have promises of their own
+            continue
         items = selected.of(promise.where)
         low, high, limit = promise.floor(slots), promise.cap(slots), promise.at_most_per_list
         exposures, most = int(shown[items].sum()), None

@@ -108,9 +108,9 @@ class Hindsight:
 def hindsight(
     catalog: Catalog,
     users: ArrayLike,
-    *,
     k: int,
     floors: Floors | None = None,
+    *,
     promises: Sequence[Promise] | None = None,
     index: str | Index | Callable[[Catalog], Index] = "exact",
     progress: bool = False,
@@ -214,7 +214,7 @@ def solve_promises(
     search: Search = made.search if eligible is None else partial(search_eligible, made)
     plan = plan_promises(by_atom, search, users, resolved, progress, effort, eligible)
     names, terms = resolved.names, resolved.terms
-    caps = {promise.name: promise.cap(len(users) * k) for promise in resolved.promises}
+    caps = {promise.name: promise.cap(len(users) * k) for promise in resolved.promises if not promise.is_rule}
     return Hindsight(
         plan.relevance,
         plan.feasible_relevance,

@@ -12,9 +12,12 @@ from fairsync.catalog.groups import grow
 from fairsync.errors import InvalidInputError
 from fairsync.loop.certificate_state import CertificateState
 from fairsync.policies.base import NO_CAP
+from fairsync.promises.feasibility import UnderWay, explain_conflict
 from fairsync.text import count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fairsync.ledger import Totals
@@ -78,14 +81,32 @@ def require_certificate(
     before: CertificateState | None = None,
     *,
     gives_way: bool = False,
+    names: Sequence[str] = (),
+    remedy: str = "",
 ) -> CertificateState | None:
-    """Return the certificate for promises that may overlap; refuse those that can no longer be kept."""
+    """Return the certificate for promises that may overlap; refuse those that can no longer be kept.
+
+    Parameters
+    ----------
+    progress, terms, policy, before
+        The progress of the horizon, the promises, the policy, and the certificate before a change.
+    gives_way
+        As for `open_certificate`.
+    names
+        The names of the promises, so that the error can say which are in conflict, and what could hold.
+    remedy
+        What else could be done then, as a sentence.
+    """
     if terms.membership is None or not policy.keeps_floors:
         return None
-    made, error = open_certificate(progress, terms, before, gives_way=gives_way), cannot_be_kept(terms, progress.totals)
+    made, totals = open_certificate(progress, terms, before, gives_way=gives_way), progress.totals
+    if made is None and len(names):
+        under_way = UnderWay(totals.requests, totals.exposures, remedy) if progress.left(terms) > 0 else None
+        raise explain_conflict(terms, names, under_way=under_way)
+    error = cannot_be_kept(terms, totals)
     if made is None:
         raise error
-    if made.concession is not None and progress.totals.requests:
+    if made.concession is not None and totals.requests:
         _log.warning("floors of the lowest priority give way: %s", error)
     return made
 

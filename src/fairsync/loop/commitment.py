@@ -84,6 +84,11 @@ class Commitment:
         return self.catalog.labels if self.resolved is None else self.resolved.names
 
     @property
+    def names(self) -> list[str]:
+        """The names of the promises; none for floors of groups."""
+        return [] if self.resolved is None else self.resolved.names
+
+    @property
     def promises(self) -> tuple[Promise, ...] | None:
         """The promises; None for floors of groups."""
         return None if self.resolved is None else self.resolved.promises

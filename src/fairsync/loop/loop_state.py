@@ -88,6 +88,7 @@ class LoopState:
         spending: Spending = NO_LIMITS,
         *,
         allow_infeasible: bool = False,
+        names: Sequence[str] = (),
     ) -> LoopState:
         """Return the state that continues a horizon with these totals.
 
@@ -102,6 +103,8 @@ class LoopState:
         allow_infeasible
             Continue with a warning where floors can no longer be met, as after an outage: where promises may overlap,
             those of the lowest priority give way. Refused by default.
+        names
+            The names of promises that may overlap, for errors.
         """
         asked = spending.asked(terms)
         try:
@@ -112,7 +115,10 @@ class LoopState:
             _log.warning("continuing all the same: %s", error)
         costs = None if totals.requests else PromiseCosts.zero(len(terms.floors))
         progress = Progress(totals)
-        certificate = require_certificate(progress, asked, policy, gives_way=allow_infeasible)
+        remedy = "Or lengthen the horizon, or start with a new ledger."
+        certificate = require_certificate(
+            progress, asked, policy, gives_way=allow_infeasible, names=names, remedy=remedy
+        )
         price_state = PriceState.of(policy, policy.start(terms), costs=costs)
         return cls(progress, price_state, certificate, terms_in_force(terms, certificate, spending), spending)
 
@@ -308,6 +314,7 @@ class LoopState:
         *,
         gives_way: bool = False,
         late: bool = False,
+        names: Sequence[str] = (),
     ) -> LoopState:
         """Return the state under other terms, which may have more groups; refuse floors that can no longer be met.
 
@@ -325,6 +332,8 @@ class LoopState:
             Whether floors of promises give way where not all can be met any more. Refused by default.
         late
             Whether promises that were added give way to all others of their priority, where not all can be met.
+        names
+            The names of promises that may overlap, for errors.
         """
         progress = self.progress.grown(len(terms.floors))
         state = policy.resume(self.price_state.state, terms) if start is None else start(terms)
@@ -339,7 +348,10 @@ class LoopState:
             if late:
                 is_late = np.arange(len(terms.floors)) >= len(before.floors)
                 asked = replace(asked, priorities=np.where(asked.order > 0, 2 * asked.order + is_late, 0))
-            certificate = require_certificate(progress, asked, policy, self.certificate, gives_way=gives_way or late)
+            remedy = "Or lengthen the horizon: promise(horizon=...)."
+            certificate = require_certificate(
+                progress, asked, policy, self.certificate, gives_way=gives_way or late, names=names, remedy=remedy
+            )
             goal = terms_in_force(terms, certificate, spending)
             return LoopState(progress, price_state, certificate, goal, spending)
         known = self.spending.asked(before)

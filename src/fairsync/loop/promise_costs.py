@@ -106,12 +106,14 @@ def given_up_by_promise(
     atoms: NDArray[np.integer],
     prices: NDArray[np.float64],
     membership: Membership,
+    list_limits: NDArray[np.int64] | None = None,
 ) -> NDArray[np.float64]:
     """Return (P,) the relevance given up for each promise, where promises overlap.
 
     What came in by subsidies is charged to the promises that paid them, in proportion. What came in without any took
-    the place of items whose promises are near their caps: these share it in proportion to their prices. Where there is
-    neither, the guard forced the exposures, and the promises of the item share the cost equally.
+    the place of items whose promises are at their limit in this list: these share it equally. If there are none, it
+    took the place of items whose promises are near their caps: these share it in proportion to their prices. Where
+    there is neither, the guard forced the exposures, and the promises of the item share the cost equally.
 
     Parameters
     ----------
@@ -123,6 +125,8 @@ def given_up_by_promise(
         (P,) prices of the promises.
     membership
         The promises of each atom.
+    list_limits
+        (P,) the most items of each promise in a list, k for no limit; None if there are no such limits.
 
     Examples
     --------
@@ -138,6 +142,9 @@ def given_up_by_promise(
     at, promises = membership.expand(atoms.ravel()[came])
     paid = np.maximum(-prices, 0.0)[promises]
     total = np.bincount(at, paid, len(came))
+    by_limit = np.zeros(len(prices))
+    if list_limits is not None and len(came):
+        by_limit, cost = _of_limits(came, np.where(total == 0, cost, 0.0), atoms, membership, list_limits, cost)
     charges = np.where(np.isfinite(prices), np.maximum(prices, 0.0), 0.0)
     no_charges = not charges.any()
     members = np.bincount(at, minlength=len(came))
@@ -145,6 +152,31 @@ def given_up_by_promise(
     weight = np.where(equal[at], 1.0 / np.maximum(members, 1)[at], paid / np.where(total > 0, total, 1.0)[at])
     split = np.bincount(promises, weight * cost[at], len(prices)).astype(np.float64)
     if no_charges:
-        return split
+        return split + by_limit
     rest: NDArray[np.float64] = charges / charges.sum() * float(cost[total == 0].sum())
-    return split + rest
+    return split + rest + by_limit
+
+
+def _of_limits(
+    came: NDArray[np.intp],
+    unpaid: NDArray[np.float64],
+    atoms: NDArray[np.integer],
+    membership: Membership,
+    list_limits: NDArray[np.int64],
+    cost: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (P,) what limits per list have cost, and the costs of exposures without it.
+
+    In each list the promises that are at their limit share what nobody paid for.
+    """
+    n, k = atoms.shape
+    limited = np.flatnonzero(list_limits < k)
+    at, promises = membership.expand(atoms.ravel())
+    full = np.empty((n, len(limited)), dtype=bool)
+    for place, promise in enumerate(limited.tolist()):
+        full[:, place] = np.bincount(at[promises == promise] // k, minlength=n) >= list_limits[promise]
+    sharing = full.sum(axis=1)
+    by_list = np.bincount(came // k, unpaid, n) / np.maximum(sharing, 1)
+    found = np.zeros(len(list_limits))
+    found[limited] = by_list @ full
+    return found, np.where((sharing[came // k] > 0) & (unpaid > 0), 0.0, cost)

@@ -129,7 +129,7 @@ def _serve_all(
         given = Shown.in_all(counts) if shown is None else shown
         certified = Certified(certificate, given, None if limits is None else limits.refused)
     costs = PromiseCosts.zero(len(counts))
-    if forced or is_priced:
+    if forced or is_priced or batch.terms.list_limits is not None:
         costs = _costs(batch, catalog, chosen, counts, best)
     sample = None
     if batch.watched and width > k:
@@ -202,7 +202,7 @@ def _serve_eligible(
         given = Shown.in_all(counts) if shown is None else shown
         certified = Certified(certificate, given, None if limits is None else limits.refused)
     costs = PromiseCosts.zero(len(counts))
-    if forced or is_priced:  # a short list has no alternative: it costs nothing
+    if forced or is_priced or batch.terms.list_limits is not None:  # a short list has no alternative: it costs nothing
         costs = _costs(batch, catalog, Hits(chosen.rows[whole], chosen.relevance[whole]), counts, best)
     sample = None
     if batch.watched and width > k and whole.any():
@@ -357,7 +357,7 @@ def _costs(
         given_up = (
             given_up_by_group(best, chosen.relevance, atoms, catalog.n_groups)
             if members is None
-            else given_up_by_promise(best, chosen.relevance, atoms, prices, members)
+            else given_up_by_promise(best, chosen.relevance, atoms, prices, members, batch.terms.list_limits)
         )
     subsidies: NDArray[np.float64] = np.maximum(-prices, 0.0) * subsidised
     if batch.terms.caps is not None:

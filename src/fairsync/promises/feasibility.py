@@ -8,15 +8,16 @@ Promises are accepted only with a certificate (:mod:`fairsync.promises.certifica
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairsync.errors import InfeasibleFloorsError, UndecidedPromisesError
 from fairsync.policies.base import NO_CAP
-from fairsync.promises.certificate import SECONDS, find_certificate, is_quickly_possible
+from fairsync.promises.certificate import SECONDS, find_certificate, is_quickly_possible, plan_within
 from fairsync.promises.conflict import Conflict, find_conflict, keep_promises, largest_floor, smallest_cap, with_bound
+from fairsync.promises.linear_program import seconds_until
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.promise import EVERY_SLOT
 
@@ -59,7 +60,7 @@ def check_together(terms: Terms, names: Sequence[str], seconds: float = SECONDS)
     >>> check_together(terms, ["toys", "acme"])
     Traceback (most recent call last):
     fairsync.errors.InfeasibleFloorsError: These 2 promises cannot hold together: toys (at least 5), acme (at least 5).
-    One change would suffice: toys at least 4, or acme at least 4.
+    One change would suffice: toys at least 4, or acme at least 4. Or let floors give way (if_infeasible='give way').
     """
     plan = find_certificate(terms, terms.floors, terms.caps, terms.horizon, seconds=seconds)
     if plan is None:
@@ -67,10 +68,27 @@ def check_together(terms: Terms, names: Sequence[str], seconds: float = SECONDS)
     return plan
 
 
-def explain_conflict(terms: Terms, names: Sequence[str], seconds: float = EXPLAIN_SECONDS) -> InfeasibleFloorsError:
-    """Return the error for promises that cannot hold together in a whole horizon."""
+def explain_conflict(
+    terms: Terms, names: Sequence[str], seconds: float = EXPLAIN_SECONDS, under_way: UnderWay | None = None
+) -> InfeasibleFloorsError:
+    """Return the error for promises that cannot hold together in a whole horizon, or in what is left of it.
+
+    Parameters
+    ----------
+    terms, names
+        The promises, and their names.
+    seconds
+        The time limit for finding which of them are in conflict.
+    under_way
+        What the horizon has had; by default it has not begun.
+    """
     deadline = time.monotonic() + seconds
-    bounds = PlanBounds.of(terms, terms.floors, terms.caps, terms.horizon)
+    left, had = terms.horizon, np.zeros_like(terms.floors)
+    if under_way is not None:
+        left, had = terms.horizon - under_way.requests, under_way.exposures
+    room = None if terms.caps is None else np.where(terms.caps < NO_CAP, np.maximum(terms.caps - had, 0), NO_CAP)
+    certain = True if under_way is None or terms.certain is None else terms.certain
+    bounds = PlanBounds.of(terms, np.where(certain, np.maximum(terms.floors - had, 0), 0), room, left)
     conflict = find_conflict(bounds, seconds / 2)
     part = keep_promises(bounds, conflict.promises)
     found = _Changes()
@@ -78,22 +96,52 @@ def explain_conflict(terms: Terms, names: Sequence[str], seconds: float = EXPLAI
         for promise in conflict.promises if conflict.is_irreducible else ():
             name = names[promise]
             floor = _possible(bounds, part, promise, largest_floor, deadline, found) if part.lower[promise] else None
-            if floor is not None and floor < terms.floors[promise] and name != EVERY_SLOT:
-                found.largest[name] = floor
-                found.texts.append(f"{name} at least {floor:,}")
+            if floor is not None and floor < bounds.lower[promise] and name != EVERY_SLOT:
+                found.largest[name] = floor + int(had[promise])
+                found.texts.append(f"{name} at least {found.largest[name]:,}")
             most = _possible(bounds, part, promise, smallest_cap, deadline, found) if promise in part.capped else None
             if most is None or most <= bounds.upper[promise]:
                 continue
             raised = []
-            if terms.caps is not None and terms.caps[promise] < most:
-                found.smallest[name] = most
-                raised.append(f"at most {most:,}")
-            if terms.list_limits is not None and terms.list_limits[promise] * terms.horizon < most:
-                raised.append(f"at most {-(-most // terms.horizon):,} per list")
+            if room is not None and room[promise] < most:
+                found.smallest[name] = most + int(had[promise])
+                raised.append(f"at most {found.smallest[name]:,}")
+            if terms.list_limits is not None and terms.list_limits[promise] * left < most:
+                raised.append(f"at most {-(-most // left):,} per list")
             found.texts.append(f"{name} {' and '.join(raised)}")
     except UndecidedPromisesError:
         pass  # what is known by now helps, too
-    return _error(terms, names, conflict, found)
+    if under_way is None:
+        found.can_give_way = _can_give_way(bounds, terms, deadline)
+    return _error(terms, names, conflict, found, under_way)
+
+
+@dataclass(frozen=True, eq=False)
+class UnderWay:
+    """What a horizon that has begun has had.
+
+    Attributes
+    ----------
+    requests : int
+        Its requests so far.
+    exposures : numpy.ndarray
+        (P,) exposures of each promise so far.
+    remedy : str
+        What else could be done, as a sentence.
+    """
+
+    requests: int
+    exposures: Counts
+    remedy: str = ""
+
+
+def _can_give_way(bounds: PlanBounds, terms: Terms, deadline: float) -> bool:
+    """Return whether the promises can hold without the floors that may give way."""
+    kept = replace(bounds, lower=np.where(terms.order == 0, bounds.lower, 0))
+    try:
+        return plan_within(kept, seconds_until(deadline)) is not None
+    except UndecidedPromisesError:
+        return False
 
 
 @dataclass
@@ -108,12 +156,15 @@ class _Changes:
         Possible floors and caps by name.
     are_enough : bool
         Whether each of them lets all promises hold, not only those in conflict.
+    can_give_way : bool
+        Whether the promises could be accepted if floors gave way.
     """
 
     texts: list[str] = field(default_factory=list)
     largest: dict[str, int] = field(default_factory=dict)
     smallest: dict[str, int] = field(default_factory=dict)
     are_enough: bool = True
+    can_give_way: bool = False
 
 
 def _possible(
@@ -139,22 +190,32 @@ def _possible(
     return value if whole is None else whole
 
 
-def _error(terms: Terms, names: Sequence[str], conflict: Conflict, found: _Changes) -> InfeasibleFloorsError:
-    promises = conflict.promises
-    texts = [f"{names[promise]} ({_bounds_text(terms, promise)})" for promise in promises]
+def _error(
+    terms: Terms, names: Sequence[str], conflict: Conflict, found: _Changes, under_way: UnderWay | None
+) -> InfeasibleFloorsError:
+    promises = [promise for promise in conflict.promises if names[promise] != EVERY_SLOT]
+    texts = [f"{names[promise]} ({_bounds_text(terms, promise, under_way)})" for promise in promises]
     if len(promises) == 1:
         reason = f"{texts[0]} cannot hold"
     elif conflict.is_irreducible:
         reason = f"These {len(promises):,} promises cannot hold together: {_listed(texts, ', ')}"
     else:
         reason = f"Among these {len(promises):,} promises are some that cannot hold together: {_listed(texts, ', ')}"
+    if len(promises) < len(conflict.promises):  # nobody made the promise of every slot
+        leave = "it leaves" if len(promises) == 1 else "they leave"
+        reason += f": {leave} too few items to fill all {terms.horizon * terms.k:,} slots"
+    if under_way is not None:
+        reason = f"After {under_way.requests:,} of {terms.horizon:,} requests: {reason}"
     remedy = "Lower some of them."
     if found.texts:
         others = "" if found.are_enough else " Other promises may need changes, too."
         remedy = f"One change would suffice: {_listed(found.texts, ', or ')}.{others}"
-    if len(np.unique(terms.order[list(promises)])) > 1:
-        remedy += " Or let those of the lowest priority give way (if_infeasible='give way')."
-    floor = int(terms.floors[list(promises)].sum())
+    if found.can_give_way:
+        which = "floors" if len(np.unique(terms.order[promises])) == 1 else "those of the lowest priority"
+        remedy += f" Or let {which} give way (if_infeasible='give way')."
+    if under_way is not None and under_way.remedy:
+        remedy += f" {under_way.remedy}"
+    floor = int(terms.floors[promises].sum())
     lowered = [int(terms.floors[names.index(name)]) - value for name, value in found.largest.items()]
     return InfeasibleFloorsError(
         names[promises[0]] if len(promises) == 1 else None,
@@ -168,7 +229,7 @@ def _error(terms: Terms, names: Sequence[str], conflict: Conflict, found: _Chang
     )
 
 
-def _bounds_text(terms: Terms, promise: int) -> str:
+def _bounds_text(terms: Terms, promise: int, under_way: UnderWay | None) -> str:
     parts = []
     if terms.floors[promise]:
         parts.append(f"at least {int(terms.floors[promise]):,}")
@@ -176,6 +237,8 @@ def _bounds_text(terms: Terms, promise: int) -> str:
         parts.append(f"at most {int(terms.caps[promise]):,}")
     if terms.list_limits is not None and terms.list_limits[promise] < terms.k:
         parts.append(f"at most {int(terms.list_limits[promise]):,} per list")
+    if under_way is not None:
+        parts.append(f"{int(under_way.exposures[promise]):,} so far")
     return ", ".join(parts)
 
 

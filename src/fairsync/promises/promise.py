@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,9 @@ class Promise:
     name
         How reports call it. By default it is made of the conditions.
     each
-        The attribute over whose labels this promise is one of a series; see :func:`each`.
+        The attribute over whose labels this promise is one of a series; see :func:`each`. If ``where`` has no condition
+        on that attribute, it is the rule of the series: it stands for one promise for each label that items have, now
+        or later.
     priority
         1, 2, …: where not all promises can be kept, those with a larger number give way first.
     max_price
@@ -75,7 +77,7 @@ class Promise:
         if not isinstance(self.name, str):
             raise InvalidInputError(f"the name of a promise must be a str, got {self.name!r:.80}.")
         if not self.name:
-            object.__setattr__(self, "name", _name_of(self.where))
+            object.__setattr__(self, "name", self._default_name)
         low, high = (
             _checked(self, value, which) for value, which in ((self.at_least, "least"), (self.at_most, "most"))
         )
@@ -98,7 +100,24 @@ class Promise:
     @property
     def has_default_name(self) -> bool:
         """Whether the name is made of the conditions."""
-        return self.name == _name_of(self.where)
+        return self.name == self._default_name
+
+    @property
+    def is_rule(self) -> bool:
+        """Whether it stands for a promise for each label, and promises nothing itself.
+
+        Examples
+        --------
+        >>> Promise({"new": True}, at_least=50, each="id").is_rule, Promise({"id": 7}, at_least=50, each="id").is_rule
+        (True, False)
+        """
+        return self.each is not None and self.each not in self.where
+
+    @property
+    def _default_name(self) -> str:
+        if not self.is_rule:
+            return _name_of(self.where)
+        return f"each {self.each}" + (f", {_name_of(self.where)}" if self.where else "")
 
     def floor(self, slots: int) -> int:
         """Return the floor for a number of slots.
@@ -178,7 +197,8 @@ def each(
     at_least, at_most, at_most_per_list
         As for :class:`Promise`, for every label.
     where
-        Further conditions on the items.
+        Further conditions on the items. If no item meets them yet, the list holds the rule alone, so that later items
+        get their promise.
     priority, max_price
         As for :class:`Promise`, for every label.
 
@@ -193,23 +213,43 @@ def each(
     >>> catalog = Catalog(np.eye(3), {"category": ["a", "b", "b"], "new": [True, False, True]}, ids=["x", "y", "z"])
     >>> each(catalog, "id", at_least=50, where={"new": True})
     [Promise(id=x, new=True: at least 50), Promise(id=z, new=True: at least 50)]
+
+    No item is new yet: the rule makes promises to those that come later.
+
+    >>> catalog = Catalog(np.eye(2), {"category": ["a", "b"], "new": [False, False]})
+    >>> each(catalog, "id", at_least=50, where={"new": True})
+    [Promise(each id, new=True: at least 50)]
     """
-    column, rows = check_catalog(catalog).attributes.get(attribute), SelectedRows(catalog)
+    rule = Promise(
+        where or {}, at_least, at_most, at_most_per_list, each=attribute, priority=priority, max_price=max_price
+    )
+    rows = SelectedRows(check_catalog(catalog))
+    found = promises_of_labels(rule, catalog, rows)
+    rows.check_labels(rule.where)
+    return found or [rule]
+
+
+def promises_of_labels(rule: Promise, catalog: Catalog, rows: SelectedRows | None = None) -> list[Promise]:
+    """Return one promise for each label of an attribute, or each item, that there is now; none if there is none.
+
+    Parameters
+    ----------
+    rule
+        What is promised for each of them: a promise with `each`.
+    catalog
+        The items.
+    rows
+        Finds items of the catalog, if there is one already.
+    """
+    attribute, rows = str(rule.each), SelectedRows(catalog) if rows is None else rows
+    column = catalog.attributes.get(attribute)
     if column is None and not rows.speaks_of_ids(attribute):
         raise InvalidInputError(f"there is no attribute {attribute!r}. There are {', '.join(catalog.attributes)}.")
     if column is not None and not isinstance(column, LabelColumn | ListColumn):
         raise InvalidInputError(f"{attribute!r} has numbers, not labels: a promise for each of them makes no sense.")
     return [
-        Promise(
-            {attribute: label, **(where or {})},
-            at_least,
-            at_most,
-            at_most_per_list,
-            each=attribute,
-            priority=priority,
-            max_price=max_price,
-        )
-        for label in rows.labels_in_use(attribute, where or {})
+        replace(rule, where={attribute: label, **rule.where}, name="")
+        for label in rows.labels_in_use(attribute, rule.where)
     ]
 
 

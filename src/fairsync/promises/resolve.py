@@ -9,17 +9,18 @@ import numpy as np
 
 from fairsync.catalog.atoms import Atoms
 from fairsync.catalog.attributes import LabelColumn, ListColumn
+from fairsync.catalog.conditions import ITEM_ID
 from fairsync.catalog.groups import grow
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_k, check_max_exclude, check_positive
 from fairsync.policies.base import NO_CAP, Terms
 from fairsync.promises.certainty import certain_floors
 from fairsync.promises.certificate import SECONDS, find_certificate
-from fairsync.promises.feasibility import check_together
+from fairsync.promises.feasibility import check_together, explain_conflict
 from fairsync.promises.list_limits import longest_list, tree_of
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.promise import EVERY_SLOT, Promise
-from fairsync.promises.selected_rows import ITEM_ID, SelectedRows
+from fairsync.promises.selected_rows import SelectedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -132,7 +133,8 @@ def resolve_promises(
         if rows.speaks_of_ids(ITEM_ID):  # the promise of an item ends with it
             ended = [promise.each == ITEM_ID and not len(some) for promise, some in zip(given, selected, strict=True)]
             floors = np.where(ended, 0, floors)
-        return atoms, ever, floors, caps, limits
+        rules = np.array([promise.is_rule for promise in given])  # they stand for the promises of labels
+        return atoms, ever, np.where(rules, 0, floors), np.where(rules, NO_CAP, caps), np.where(rules, k, limits)
 
     atoms, ever, floors, caps, limits = resolve()
     names = [promise.name for promise in given]
@@ -251,18 +253,20 @@ def _with_new_labels(
 ) -> tuple[tuple[Promise, ...], dict[Series, frozenset[object]]]:
     """Return the promises with those of `each` for labels that have their first items, and all labels known by now."""
     known: dict[Series, frozenset[object]] = {}
-    have = {(_series(promise), promise.where.get(promise.each)) for promise in promises if promise.each is not None}
-    for series, model in {_series(promise): promise for promise in promises if promise.each is not None}.items():
+    members = [promise for promise in promises if promise.each is not None]
+    have = {(_series(promise), repr(promise.where.get(str(promise.each)))) for promise in members}
+    rules = {_series(promise) for promise in members if promise.is_rule}
+    for series, model in {_series(promise): promise for promise in members}.items():
         attribute, others = str(model.each), {name: one for name, one in model.where.items() if name != model.each}
         has_labels = isinstance(catalog.attributes.get(attribute), LabelColumn | ListColumn)
-        if not (has_labels or rows.speaks_of_ids(attribute)) or attribute not in model.where:
+        if not (has_labels or rows.speaks_of_ids(attribute)):
             raise InvalidInputError(f"promise {model.name!r}: {attribute!r} is no attribute with labels.")
         used = rows.labels_in_use(attribute, others)
-        known[series] = frozenset(used)
-        if before is not None and series in before.known_labels:
-            new = [label for label in used if label not in before.known_labels[series] and (series, label) not in have]
-            promises += [replace(model, where={**model.where, attribute: label}, name="") for label in new]
-            known[series] |= before.known_labels[series]
+        seen = None if before is None else before.known_labels.get(series)
+        known[series] = frozenset(used) | (seen or frozenset())
+        if seen is not None or series in rules:
+            new = [label for label in used if label not in (seen or ()) and (series, repr(label)) not in have]
+            promises += [replace(model, where={attribute: label, **others}, name="") for label in new]
     return tuple(_with_distinct_names(promises)), known
 
 
@@ -280,7 +284,7 @@ def _rows_of(promise: Promise, rows: SelectedRows, *, is_new: bool) -> NDArray[n
         found = rows.of(promise.where)
     except InvalidInputError as error:
         raise InvalidInputError(f"promise {promise.name!r}: {error}") from None
-    if is_new and not len(found):
+    if is_new and not len(found) and not promise.is_rule:
         raise InvalidInputError(f"promise {promise.name!r}: no item meets its conditions.")
     return found
 
@@ -350,6 +354,6 @@ def _prove(
             return certain_floors(bounds, seconds)
     assert give_way is not None
     plan = give_way(bounds, terms.order)
-    if (terms.exposures(plan) < terms.floors)[terms.order == 0].any():
-        raise InvalidInputError("the promises with at_most leave too few items to fill all lists: raise some at_most.")
+    if (terms.exposures(plan) < terms.floors)[terms.order == 0].any():  # caps do not give way
+        raise explain_conflict(replace(terms, floors=np.where(terms.order == 0, terms.floors, 0)), names)
     return everything, plan

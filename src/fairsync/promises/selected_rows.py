@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairsync.catalog.attributes import LabelColumn, ListColumn
-from fairsync.catalog.conditions import parse_conditions
+from fairsync.catalog.conditions import ITEM_ID, parse_conditions, unknown_label
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog, Where
-    from fairsync.catalog.attributes import AttributeLabel
-    from fairsync.catalog.conditions import Condition
-
-
-ITEM_ID = "id"
-"""The name under which promises speak of ids of items, unless an attribute has it."""
+    from fairsync.catalog.attributes import AttributeLabel, Column
+    from fairsync.catalog.conditions import Condition, IdColumn
 
 
 class SelectedRows:
@@ -45,6 +41,9 @@ class SelectedRows:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
+        self._columns: dict[str, Column | IdColumn] = {**catalog.attributes}
+        if catalog.weights is None:
+            self._columns = {**catalog.condition_columns, **self._columns}
         self._sorted: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         self._row_of: dict[object, int] = {}
         self._met: dict[str, NDArray[np.bool_] | None] = {}
@@ -96,9 +95,9 @@ class SelectedRows:
 
     def of(self, where: Where) -> NDArray[np.int64]:
         """Return the rows of the items that meet all conditions, in ascending order."""
-        if ITEM_ID in where and self.speaks_of_ids(ITEM_ID):
+        if _names_ids(where) and self.speaks_of_ids(ITEM_ID):
             return self._with_ids(where)
-        columns = self._catalog.attributes
+        columns = self._columns
         labels: list[Condition] = []
         others: dict[str, object] = {}
         for condition in parse_conditions(where, columns):
@@ -119,22 +118,15 @@ class SelectedRows:
 
     def check_labels(self, where: Where) -> None:
         """Raise for a label that no item has ever had, and suggest close ones."""
-        columns = self._catalog.attributes
-        if ITEM_ID in where and self.speaks_of_ids(ITEM_ID):
+        if _names_ids(where) and self.speaks_of_ids(ITEM_ID):
             self._with_ids(where)
             unknown = [one for one in _as_list(where[ITEM_ID]) if self._row_of[one] < 0]
             if unknown:
                 raise InvalidInputError(f"no item has the id {unknown[0]!r}.")
             where = {name: one for name, one in where.items() if name != ITEM_ID}
-        for condition in parse_conditions(where, columns):
-            column = columns[condition.attribute]
-            if not isinstance(column, LabelColumn | ListColumn):
-                continue
-            for value in condition.values:
-                if value not in column.code_of:
-                    raise InvalidInputError(
-                        f"no item has {value!r} as its {condition.attribute!r}.{_hint(value, column.labels)}"
-                    )
+        why = unknown_label(where, self._columns)
+        if why is not None:
+            raise InvalidInputError(why)
 
     def labels_in_use(self, attribute: str, where: Where) -> list[AttributeLabel]:
         """Return the labels of an attribute, or the ids, that items have that meet conditions."""
@@ -169,6 +161,11 @@ class SelectedRows:
         return rows[edges[code] : edges[code + 1]]
 
 
+def _names_ids(where: Where) -> bool:
+    """Return whether conditions name items by their ids: one or several, not all but some."""
+    return ITEM_ID in where and not isinstance(where[ITEM_ID], Mapping)
+
+
 def _as_list(given: object) -> list[Any]:
     return list(given) if isinstance(given, list | tuple | set | frozenset) else [given]
 
@@ -184,11 +181,3 @@ def _are_in(larger: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.bo
     place = np.minimum(np.searchsorted(larger, rows), len(larger) - 1)
     found: NDArray[np.bool_] = larger[place] == rows
     return found
-
-
-def _hint(value: object, known: Sequence[object]) -> str:
-    by_text = {str(label).casefold(): label for label in known}
-    close = get_close_matches(str(value).casefold(), by_text, n=2, cutoff=0.7)
-    if close:
-        return f" Did you mean {' or '.join(repr(by_text[text]) for text in close)}?"
-    return f" There are {len(known)} labels, such as {', '.join(map(repr, known[:3]))}." if known else ""

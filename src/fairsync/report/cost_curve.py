@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fairsync.errors import InvalidInputError
@@ -15,14 +16,16 @@ from fairsync.promises.floors import check_feasible, resolve_floors
 from fairsync.search import make_index
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from os import PathLike
 
     import numpy as np
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
 
-    from fairsync.catalog import Catalog
+    from fairsync.catalog import Catalog, Where
     from fairsync.catalog.groups import Label
+    from fairsync.eligibility.rules import Exclude
     from fairsync.promises.floors import Floors
     from fairsync.search import Index
 
@@ -122,6 +125,8 @@ def cost_curve(
     promises: Iterable[Promise] | None = None,
     index: str | Index | Callable[[Catalog], Index] = "exact",
     progress: bool = False,
+    exclude: Exclude | None = None,
+    where: Where | Sequence[Where | None] | None = None,
 ) -> CostCurve:
     """Find what a promise would have cost at several levels of its floor or its cap, had all past requests been known.
 
@@ -151,6 +156,9 @@ def cost_curve(
         Searches the catalog. The bounds are proofs if the search is exact.
     progress
         Show a progress bar for each level.
+    exclude, where
+        The ids that each request must not get, and conditions on attributes; see :func:`fairsync.hindsight`. Costs are
+        then against the best of the eligible items.
 
     Returns
     -------
@@ -185,10 +193,11 @@ def cost_curve(
     tried: list[Any] = list(levels)
     if not tried:
         raise InvalidInputError("levels are empty: give at least one floor to try.")
+    solve = partial(hindsight, catalog, vectors, k, progress=progress, exclude=exclude, where=where)
     if isinstance(promise, Promise):
         if floors is not None:
             raise InvalidInputError("floors are for the label of a group: give the other promises as promises.")
-        return _curve_of_promise(catalog, vectors, k, promise, tried, list(promises or ()), index, progress)
+        return _curve_of_promise(catalog, vectors, k, promise, tried, list(promises or ()), partial(solve, index=index))
     if promises is not None:
         raise InvalidInputError("promises are for a promise: give the other floors as floors.")
     code = catalog.code_of(promise)
@@ -200,10 +209,7 @@ def cost_curve(
     for level in numbers:
         check_feasible(resolve_floors({**fixed, label: level}, catalog), catalog, k, len(vectors))
     searched = make_index(index, catalog)
-    best = [
-        hindsight(catalog, vectors, k=k, floors={**fixed, label: level}, index=searched, progress=progress)
-        for level in numbers
-    ]
+    best = [solve(floors={**fixed, label: level}, index=searched) for level in numbers]
     return _curve(label, numbers, best, fixed)
 
 
@@ -214,8 +220,7 @@ def _curve_of_promise(
     promise: Promise,
     levels: list[float],
     others: list[Promise],
-    index: str | Index | Callable[[Catalog], Index],
-    progress: bool,
+    solve: Callable[..., Hindsight],
 ) -> CostCurve:
     bound, slots = "at_least" if promise.at_least is not None or promise.at_most is None else "at_most", len(users) * k
     others = [other for other in others if other.name != promise.name]
@@ -232,10 +237,7 @@ def _curve_of_promise(
     numbers = sorted(by_level)
     for number in numbers:
         resolve_promises(catalog, [by_level[number], *others], k, len(users), 1)
-    best = [
-        hindsight(catalog, users, k=k, promises=[by_level[number], *others], index=index, progress=progress)
-        for number in numbers
-    ]
+    best = [solve(promises=[by_level[number], *others]) for number in numbers]
     fixed = {name: floor for name, floor in best[0].floors.items() if floor and name != promise.name}
     caps = {name: cap for name, cap in best[0].caps.items() if name != promise.name}
     return _curve(promise.name, numbers, best, fixed, bound, caps)

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 Reason: TypeAlias = Literal["capacity", "max_price", "budget"]
 _NAMED = 3  # promises that are named in a sentence
+# By reason: now, once the horizon is over, and how exactly the cost is known.
 _WHY = {
-    "max_price": ("needs more than its max_price", "more than"),
-    "budget": ("gives way to the budget", "about"),
+    "max_price": ("needs more than its max_price", "needed more than its max_price", "more than"),
+    "budget": ("gives way to the budget", "gave way to the budget", "about"),
 }
 
 
@@ -51,25 +52,36 @@ class GaveWay:
     since: int | None = None
     would_cost: float | None = None
 
-    @property
-    def text(self) -> str:
-        """The reason in words.
+    def text(self, *, is_over: bool = False) -> str:
+        """Return the reason in words.
+
+        Parameters
+        ----------
+        is_over
+            Whether the horizon is over.
 
         Examples
         --------
-        >>> GaveWay("capacity", 1200, ("acme", "new")).text
+        >>> GaveWay("capacity", 1200, ("acme", "new")).text()
         'gives way to acme, new: 1,200 exposures are given up'
+        >>> GaveWay("capacity", 1200, ("acme", "new")).text(is_over=True)
+        'gave way to acme, new: 1,200 exposures were given up'
         """
-        are = "is" if self.exposures == 1 else "are"
+        one = self.exposures == 1
+        are = ("was" if one else "were") if is_over else ("is" if one else "are")
         lost = f"{count(self.exposures, 'exposure')} {are} given up"
         if self.reason != "capacity":
-            why, about = _WHY[self.reason]
-            cost = "" if self.would_cost is None else f", which would cost {about} {self.would_cost:.4g}"
-            return f"{why} since request {self.since:,}: {lost}{cost}"
+            now, then, about = _WHY[self.reason]
+            would = "would have cost" if is_over else "would cost"
+            why = f"{then} from request {self.since:,} on" if is_over else f"{now} since request {self.since:,}"
+            cost = "" if self.would_cost is None else f", which {would} {about} {self.would_cost:.4g}"
+            return f"{why}: {lost}{cost}"
         others = ", ".join(map(str, self.to[:_NAMED]))
         if len(self.to) > _NAMED:
             others += f" and {len(self.to) - _NAMED:,} more"
-        return f"gives way to {others}: {lost}" if others else f"cannot be kept: {lost}"
+        if not others:
+            return f"{'could not' if is_over else 'cannot'} be kept: {lost}"
+        return f"{'gave' if is_over else 'gives'} way to {others}: {lost}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as values for JSON."""
@@ -95,13 +107,16 @@ def find_given_way(labels: Sequence[Label], terms: Terms, state: LoopState) -> d
     found: dict[int, GaveWay] = {}
     order, certificate = terms.order, state.certificate
     concession = None if certificate is None else certificate.concession
+    missing = np.maximum(terms.floors - state.progress.totals.exposures, 0)
     if concession is not None:
-        for code in np.flatnonzero(concession.shortfall).tolist():
+        # What was given up in advance is known to be missed once the horizon is over, and what else was missed with it.
+        lost = missing if state.progress.left(terms) <= 0 else concession.shortfall
+        for code in np.flatnonzero((concession.shortfall > 0) & (lost > 0)).tolist():
             to = tuple(labels[rival] for rival in concession.rivals(code))
-            found[code] = GaveWay("capacity", int(concession.shortfall[code]), to)
+            found[code] = GaveWay("capacity", int(lost[code]), to)
     spending = state.spending
     if spending.since is not None:
-        missing, since = np.maximum(terms.floors - state.progress.totals.exposures, 0), spending.since
+        since = spending.since
         to_budget, highest = spending.gave_way(terms), spending.highest(terms)
         for code in np.flatnonzero((missing > 0) & (since >= 0)).tolist():
             reason: Reason = "budget" if to_budget[code] else "max_price"

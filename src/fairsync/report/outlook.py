@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fairsync.ledger import Totals
     from fairsync.policies import Terms
 
-Outlook: TypeAlias = Literal["certain", "expected", "at risk", "will miss"]
+Outlook: TypeAlias = Literal["certain", "expected", "at risk", "will miss", "missed"]
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,12 @@ class PromiseOutlook:
     outlook : str
         ``certain``: the floor is reached. ``expected``: the requests to come can deliver what is missing, by a cautious
         forecast. ``at risk``: they may. ``will miss``: not even an optimistic forecast covers it. Each promise is
-        judged by itself, as if no other needed the same slots.
+        judged by itself, as if no other needed the same slots. ``missed``: the horizon is over.
     share : float
         The share of requests that could show the group at all.
     shortfall : int
-        The exposures that will be missing if the requests to come can show as much as those so far.
+        The exposures that will be missing if the requests to come can show as much as those so far; those that are
+        missing, if none is to come.
     """
 
     outlook: Outlook
@@ -44,7 +45,7 @@ class PromiseOutlook:
 
     @property
     def reason(self) -> str:
-        """Why the promise is at risk or will be missed, in a sentence; empty if it is not.
+        """Why the promise is at risk, will be missed or was missed, in a sentence; empty if it is not.
 
         Examples
         --------
@@ -53,10 +54,12 @@ class PromiseOutlook:
         >>> PromiseOutlook("at risk", 0.5, 0).reason
         'only 50 % of requests could show it'
         """
-        if self.outlook not in ("at risk", "will miss"):
+        if self.outlook not in ("at risk", "will miss", "missed"):
             return ""
         shown = f"only {_percent(self.share)} of requests could show it" if self.share else "no request could show it"
-        if not self.shortfall:
+        if self.outlook == "missed" and self.share == 1:
+            return ""
+        if not self.shortfall or self.outlook == "missed":
             return shown
         exposures = count(self.shortfall, "exposure")
         return f"{shown}; about {exposures} will be missing"
@@ -90,6 +93,8 @@ def promise_outlooks(
     left = max(terms.horizon - totals.requests, 0)
     terms, slots = _by_promise(terms, slots)
     judged = _judge(np.maximum(terms.floors - totals.exposures, 0), left, terms, slots)
+    if left == 0:
+        judged = [one if one.outlook == "certain" else replace(one, outlook="missed") for one in judged]
     return {labels[code]: judged[code] for code in np.flatnonzero(terms.floors > 0).tolist()}
 
 

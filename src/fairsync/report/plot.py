@@ -80,13 +80,15 @@ def plot_report(report: Report) -> Figure:
     scale_counts(top, np.concatenate([exposures, floors, ceilings]))
     present = [status for status in COLOURS if status in report.status.values()]
     handles: list[Artist] = [Patch(color=COLOURS[status], label=status) for status in present]
-    lost = [i for i, label in enumerate(labels) if label in outlooks and outlooks[label].outlook == "will miss"]
+    ends = ("will miss", "missed")
+    lost = [i for i, label in enumerate(labels) if label in outlooks and outlooks[label].outlook in ends]
     for i in lost:
         bars[i].set_hatch("////")
         bars[i].set_edgecolor("white")
     if lost:
         shares = [outlooks[labels[i]].share for i in lost]
-        few = f"will miss: {'at most ' if len(lost) > 1 else ''}{percent(max(shares))} of requests could show it"
+        word = "missed" if report.is_over else "will miss"
+        few = f"{word}: {'at most ' if len(lost) > 1 else ''}{percent(max(shares))} of requests could show it"
         handles.append(Patch(facecolor=GREY, edgecolor="white", hatch="////", label=few))
     if len(ceilings):
         handles.append(Line2D([], [], color=PRICE, linewidth=1.4, linestyle="dashed", label="cap"))

@@ -64,6 +64,8 @@ class PromiseRow:
         Why it gave way, and by how much; None if it did not.
     max_price : float or None
         Its highest price, in units of the mean relevance of the last candidate; None for no limit.
+    at_most_per_list : int or None
+        The most of its items in one list; None for no limit.
     """
 
     name: Label
@@ -78,6 +80,7 @@ class PromiseRow:
     priority: int = 1
     gave_way: GaveWay | None = None
     max_price: float | None = None
+    at_most_per_list: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,6 +144,9 @@ class Report:
         {name: highest price} for the promises that have one.
     gave_way : dict
         {name: why it gave way} for the promises that cannot all be kept, cost too much or exceed the budget.
+    list_limits : dict
+        {name: most items in one list} for the promises that have such a limit. The guard keeps it in every list. Under
+        the policy ``none``, which has no guard, it is left out.
     """
 
     policy: str
@@ -166,6 +172,7 @@ class Report:
     priorities: dict[Label, int] | None = None
     gave_way: dict[Label, GaveWay] = field(default_factory=dict)
     max_prices: dict[Label, float] = field(default_factory=dict)
+    list_limits: dict[Label, int] = field(default_factory=dict)
 
     @cached_property
     def promises(self) -> list[PromiseRow]:
@@ -177,6 +184,7 @@ class Report:
                 label, self.floors[label] or None, caps.get(label), self.exposures[label], self.satisfied[label],
                 self.status[label], self.prices[label], costs.get(label), label not in uncertain,
                 priorities.get(label, 1), self.gave_way.get(label), self.max_prices.get(label),
+                self.list_limits.get(label),
             )
             for label in self.promised
         ]  # fmt: skip
@@ -188,9 +196,9 @@ class Report:
 
     @cached_property
     def promised(self) -> list[Label]:
-        """The labels of what has a promise: a floor above 0, or a cap."""
-        caps = self.caps or {}
-        return [label for label, floor in self.floors.items() if floor > 0 or label in caps]
+        """The labels of what has a promise: a floor above 0, a cap, or a limit per list."""
+        bounded = {*(self.caps or {}), *self.list_limits}
+        return [label for label, floor in self.floors.items() if floor > 0 or label in bounded]
 
     @cached_property
     def promised_set(self) -> set[Label]:
@@ -226,7 +234,8 @@ class Report:
         """{label: status}: ``kept``, ``missed``, ``exceeded``, ``on track``, ``behind``, ``gave way``, ``no promise``.
 
         A cap can be exceeded. A floor is on track if the exposures are at least the fraction of it that corresponds to
-        the requests so far. It is missed when the horizon is over. A cap is on track until then.
+        the requests so far without the last ``batch_size``, because prices are that late. It is missed when the horizon
+        is over. A cap is on track until then. A limit per list is kept in every list.
         """
         return {label: self._status(label) for label in self.floors}
 
@@ -240,7 +249,7 @@ class Report:
 
     def _status(self, label: Label) -> Status:
         exposures, floor, cap = self.exposures[label], self.floors[label], (self.caps or {}).get(label)
-        if floor == 0 and cap is None:
+        if label not in self.promised_set:
             return "no promise"
         if cap is not None and exposures > cap:
             return "exceeded"
@@ -250,7 +259,7 @@ class Report:
             return "gave way"
         if self.is_over:
             return "missed"
-        return "on track" if exposures * self.horizon >= floor * self.requests else "behind"
+        return "on track" if exposures * self.horizon >= floor * (self.requests - self.batch_size) else "behind"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary. Groups or promises are rows, so that labels keep their type.
@@ -269,6 +278,7 @@ class Report:
             gave_way = self.gave_way.get(label)
             return {
                 "cap": self.caps.get(label),
+                "at_most_per_list": self.list_limits.get(label),
                 "certain": label not in uncertain,
                 "priority": priorities.get(label, 1),
                 "max_price": self.max_prices.get(label),
@@ -403,7 +413,9 @@ def make_report(
         check_comparable(hindsight, labels, terms, totals)
         cost, cost_ratio = compare(totals.relevance, hindsight)
     caps = None if terms.membership is None else _caps(labels, terms)
-    promised = [(label, i) for i, label in enumerate(labels) if terms.floors[i] > 0 or label in (caps or {})]
+    limits = {} if policy == "none" else _list_limits(labels, terms)  # nothing would keep them
+    bounded = {*(caps or {}), *limits}
+    promised = [(label, i) for i, label in enumerate(labels) if terms.floors[i] > 0 or label in bounded]
     mean_subsidies = costs = None
     if promise_costs is not None:
         mean = promise_costs.subsidies / np.maximum(totals.exposures, 1)
@@ -434,6 +446,7 @@ def make_report(
         priorities=None if terms.priorities is None else dict(zip(labels, terms.priorities.tolist(), strict=True)),
         gave_way=dict(gave_way or {}),
         max_prices=_max_prices(labels, terms),
+        list_limits=limits,
     )
 
 
@@ -442,6 +455,13 @@ def _caps(labels: Sequence[Label], terms: Terms) -> dict[Label, int]:
     if terms.caps is None:
         return {}
     return {label: cap for label, cap in zip(labels, terms.caps.tolist(), strict=True) if cap < NO_CAP}
+
+
+def _list_limits(labels: Sequence[Label], terms: Terms) -> dict[Label, int]:
+    """Return the limits per list of the promises that have one."""
+    if terms.list_limits is None:
+        return {}
+    return {label: limit for label, limit in zip(labels, terms.list_limits.tolist(), strict=True) if limit < terms.k}
 
 
 def _max_prices(labels: Sequence[Label], terms: Terms) -> dict[Label, float]:

@@ -27,7 +27,8 @@ _LONGEST_NAME = 32  # width in characters
 _BAR = 12  # width in characters
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _ORDER: tuple[Status, ...] = ("exceeded", "missed", "gave way", "behind", "on track", "kept", "no promise")
-_OUTLOOKS = {"will miss": "bold red", "at risk": "yellow", "expected": "cyan", "certain": "green"}
+_OUTLOOKS = {"missed": "bold red", "will miss": "bold red", "at risk": "yellow", "expected": "cyan", "certain": "green"}
+_ROUNDING = 1e-12  # of a sum of relevance
 _REASONS = 5  # promises of which the reason is given below the table
 _STYLES = {
     "exceeded": "bold red",
@@ -83,6 +84,8 @@ def _columns(report: Report, labels: Sequence[Label]) -> Iterator[Column]:
     yield Column("floor", [f"{floors[one]:,}" if floors[one] or report.caps is None else "" for one in labels])
     if caps:
         yield Column("cap", [f"{caps[label]:,}" if label in caps else "" for label in labels])
+    if any(label in report.list_limits for label in labels):
+        yield Column("per list", [f"{report.list_limits.get(label, ''):,}" for label in labels])
     yield Column("exposures", [f"{exposures[label]:,}" for label in labels])
     short = Column("share", shares(share_text), dispensable=2)
     yield Column("share of floor", shares(share_bar), is_number=False, dispensable=6, short=short)
@@ -99,31 +102,38 @@ def _columns(report: Report, labels: Sequence[Label]) -> Iterator[Column]:
 
 
 def reasons(report: Report) -> list[str]:
-    """Return how many requests floors could not count on, and which promises will be missed or are at risk by that."""
-    lines = []
+    """Return how many requests floors could not count on, and which promises are at risk or missed by that."""
+    lines, found = [], report.outlooks or {}
     if report.uncertain:
         some = ", ".join(map(str, report.uncertain[:_REASONS])) + (" and others" * (len(report.uncertain) > _REASONS))
         lines.append(f"Expected, not certain, because a request may exclude all items they rest on: {some}.")
-    yielding = [label for label in report.gave_way if not report.satisfied[label]]
-    lines += [f"{label} {report.gave_way[label].text}." for label in yielding[:_REASONS]]
+    because = {label for label, one in found.items() if one.reason}  # the outlook says more than "cannot be kept"
+    yielding = [
+        label
+        for label, one in report.gave_way.items()
+        if not report.satisfied[label] and (one.to or one.reason != "capacity" or label not in because)
+    ]
+    lines += [f"{label} {report.gave_way[label].text(is_over=report.is_over)}." for label in yielding[:_REASONS]]
     if len(yielding) > _REASONS:
         lines.append(f"{count(len(yielding) - _REASONS, 'more promise')} gave way.")
     if report.outlooks is None:
         return lines
-    found = report.outlooks
     if report.limited_requests:
         limited = count(report.limited_requests, "request")
-        known = "were not certain in advance" if report.esp == 1 else "that are not reached yet are not certain"
+        past = report.esp == 1 or report.is_over
+        known = "were not certain in advance" if past else "that are not reached yet are not certain"
         why = "could not show what floors count on, because of what they excluded or required"
         lines.append(f"{limited} {why}: floors {known}.")
     worst = sorted(
-        (label for label, one in found.items() if one.reason),
-        key=lambda label: (found[label].outlook != "will miss", -found[label].shortfall),
+        because,
+        key=lambda label: (found[label].outlook == "at risk", -found[label].shortfall),
     )
-    verbs = {"will miss": "will be missed", "at risk": "is at risk"}
+    verbs = {"missed": "was missed", "will miss": "will be missed", "at risk": "is at risk"}
     lines += [f"{label} {verbs[found[label].outlook]}: {found[label].reason}." for label in worst[:_REASONS]]
     if len(worst) > _REASONS:
-        lines.append(f"So {'is' if len(worst) == _REASONS + 1 else 'are'} {len(worst) - _REASONS:,} more.")
+        one = len(worst) == _REASONS + 1
+        are = ("was" if one else "were") if report.is_over else ("is" if one else "are")
+        lines.append(f"So {are} {len(worst) - _REASONS:,} more.")
     return lines
 
 
@@ -185,8 +195,11 @@ def reading(report: Report) -> str:
             f"Still missing: {lacking}, with {count(left, 'request')} to come. The promise is for the whole"
             " horizon: if fewer requests come, floors may be missed."
         )
-    else:
+    elif any(report.floors.values()):
         words = f"Every floor is reached, {count(left, 'request')} before the end of the horizon."
+    else:
+        no = "" if exceeded else "No promise is broken so far; "
+        words = f"{no}{count(left, 'request')} to come."
     if exceeded:
         words += f" {count(exceeded, 'cap')} {'was' if exceeded == 1 else 'were'} exceeded."
     if report.completed:
@@ -235,13 +248,16 @@ def price_text(price: float) -> str:
 def _cost(report: Report) -> str:
     if report.cost is None:
         return "cost not measured"
-    bound = "" if report.cost_ratio is not None or report.cost == 0 else "at most "
-    return f"cost {bound}{_share(report, report.cost)} of relevance"
+    share = _share(report, report.cost)
+    bound = "" if report.cost_ratio is not None or share == "0%" else "at most "
+    return f"cost {bound}{share} of relevance"
 
 
 def _share(report: Report, cost: float) -> str:
-    """Return a cost as a share of the relevance without floors."""
+    """Return a cost as a share of the relevance without floors. What rounding of sums may amount to is nothing."""
     base = abs(report.relevance + (report.cost or 0.0))
+    if abs(cost) <= _ROUNDING * base:
+        return "0%"
     return percent(cost / base) if base else f"{cost:.4g}"
 
 

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fairsync.promises import each
+from fairsync.promises.promise import promises_of_labels
 from fairsync.service.promises.first_days import begun, days_of
 
 if TYPE_CHECKING:
@@ -55,16 +55,7 @@ def promises_of(
     ['20 exposures of maker=acme (each day, UTC)', '20 exposures of maker=best (each day, UTC)']
     """
     given = template.promise
-    found = each(
-        catalog,
-        str(given.each),
-        at_least=given.at_least,
-        at_most=given.at_most,
-        at_most_per_list=given.at_most_per_list,
-        where=given.where,
-        priority=given.priority,
-        max_price=given.max_price,
-    )
+    found = promises_of_labels(given, catalog)
     named = found if given.has_default_name else [replace(one, name=f"{given.name}: {one.name}") for one in found]
     made = [replace(template, promise=one) for one in named]
     by_id = {f"{series}-{hashlib.blake2s(one.selection.encode(), digest_size=5).hexdigest()}": one for one in made}

@@ -95,7 +95,7 @@ def _check_exclude(exclude: Sequence[Sequence[Label]], n: int, limits: HttpSetti
 
 def _check_where(where: Where, place: str, catalog: Catalog) -> None:
     try:
-        conditions = parse_conditions(where, catalog.conditioned_attributes)
+        conditions = parse_conditions(where, catalog.condition_columns)
     except InvalidInputError as error:
         raise invalid(f"{place}: {error}") from None
     if any(len(one.values) > _MOST_VALUES for one in conditions):
