@@ -1,6 +1,7 @@
 """The retriever: equal to the plainest loop, and unchanged by calls that fail."""
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
-from fairsync.errors import InvalidInputError
+from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.policies import NoPolicy
 from fairsync.policies.base import Floats
 from fairsync.retriever import FairRetriever
@@ -196,3 +197,12 @@ def test_a_condition_that_no_item_meets_says_which_label_was_meant() -> None:
         retriever.retrieve(np.ones((1, 4)), where={"id": "i9"})
     assert retriever.retrieve(np.ones((1, 4)), where={"category": ["toyz", "toys"]}).ids.tolist() == [["i1", "i2"]]
     assert retriever.retrieve(np.ones((1, 4)), where={"id": ["i4", "i2"]}).ids.tolist() == [["i2", "i4"]]
+
+
+def test_a_second_retriever_of_this_process_is_told_to_close_the_first(tmp_path: Path) -> None:
+    catalog, url = Catalog(np.eye(2), ["a", "b"]), f"sqlite:///{tmp_path / 'a.db'}"
+    first = FairRetriever(catalog, k=1, floors=1, horizon=10, ledger=url)
+    with pytest.raises(FairSyncError, match=r"is open in this process: call close\(\) on the retriever"):
+        FairRetriever(catalog, k=1, floors=1, horizon=10, ledger=url)
+    first.close()
+    FairRetriever(catalog, k=1, floors=1, horizon=10, ledger=url).close()

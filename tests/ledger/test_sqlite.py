@@ -194,7 +194,7 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
             f"{path} is in use by another process: stop it first, or share a ledger in Postgres."
         )
         assert ledger.record([ENTRY])
-    with SqlLedger(path, 2), pytest.raises(FairSyncError, match="in use by another process"):
+    with SqlLedger(path, 2), pytest.raises(FairSyncError, match="is open in this process"):
         SqlLedger(tmp_path / "." / "a.db", 2)
 
 

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from fairsync.errors import FairSyncError
 
@@ -32,10 +33,21 @@ class FileLock:
             self._db.close()
             if "locked" not in str(error):
                 raise
+            if (os.getpid(), beside) in _held:
+                raise FairSyncError(
+                    f"{path} is open in this process: call close() on the retriever or ledger that has it open."
+                ) from error
             raise FairSyncError(
                 f"{path} is in use by another process: stop it first, or share a ledger in Postgres."
             ) from error
+        self._key = os.getpid(), beside
+        _held[self._key] = self
 
     def release(self) -> None:
         """Release the lock."""
+        _held.pop(self._key, None)
         self._db.close()
+
+
+# Locks of this process by its id, because a fork has another one, and by the file that is locked.
+_held: WeakValueDictionary[tuple[int, Path], FileLock] = WeakValueDictionary()

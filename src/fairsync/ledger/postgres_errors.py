@@ -34,7 +34,8 @@ def unavailable(error: psycopg.Error, address: str, why: str) -> FairSyncError:
     """Return the error of a server that did not answer in time."""
     if isinstance(error, InUseError):
         return FairSyncError(
-            f"{address} is in use by another process: stop it first, or share the ledger between coordinators."
+            f"{address} is in use by another process: stop it first, or share the ledger between coordinators. If this"
+            " process has it open, call close() there."
         )
     if error.sqlstate == "25006":
         return BackendUnavailableError(f"{address} is read-only: connect to the primary server.")
