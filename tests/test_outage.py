@@ -14,7 +14,7 @@ from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import BackendUnavailableError
 from fairsync.ledger import MemoryLedger
-from fairsync.promises.floors import can_be_met, group_capacities
+from fairsync.promises.floors import can_be_met, capacities_of
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits
 from fairsync.search.overlay import Overlay
@@ -100,7 +100,7 @@ def test_a_lasting_outage_changes_nothing_that_is_possible_without_those_items(
     index = Patchy(world.catalog)
     index.down = down
     rest = world.catalog.part(index.alive)
-    capacities = group_capacities(rest, world.k)
+    capacities = capacities_of(rest.group_sizes, world.k)
     floors = {group: min(floor, 60 * int(capacities[group])) for group, floor in world.floors.items()}
     retriever = FairRetriever(world.catalog, k=world.k, floors=floors, horizon=60, batch_size=batch, index=index)
     retriever.retrieve(world.users)

@@ -109,6 +109,23 @@ class Membership:
             np.add.at(total, atoms, prices[promises])  # in half the time of an assignment
         return total
 
+    def in_any(self, promises: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return (A,) whether an atom belongs to one of the promises that a (P,) mask selects.
+
+        Examples
+        --------
+        >>> Membership.of([(), (0,), (0, 1)], 2).in_any(np.array([False, True])).tolist()
+        [False, False, True]
+        """
+        found: NDArray[np.bool_] = self.atom_prices(promises.astype(np.float64)) > 0
+        return found
+
+    def atoms_of(self, promise: int) -> NDArray[np.int64]:
+        """Return the atoms of a promise, in ascending order."""
+        matrix = self.matrix
+        atoms: NDArray[np.int64] = matrix.indices[matrix.indptr[promise] : matrix.indptr[promise + 1]].astype(np.int64)
+        return atoms
+
     @cached_property
     def _columns(self) -> tuple[list[NDArray[np.integer]], list[tuple[NDArray[np.intp], NDArray[np.int64]]]] | None:
         """The first promise of each atom, the second, and so on; None if an atom has many.

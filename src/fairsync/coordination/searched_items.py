@@ -13,7 +13,7 @@ from fairsync.catalog.changes import CatalogChange
 from fairsync.catalog.groups import grow
 from fairsync.cold_start.cold_start import ColdStart
 from fairsync.promises.certificate import Certified
-from fairsync.promises.floors import group_capacities
+from fairsync.promises.floors import capacities_of
 from fairsync.promises.resolve import find_atoms
 from fairsync.promises.shown import Shown
 from fairsync.search import make_index, replace_index
@@ -131,7 +131,7 @@ class SearchedItems:
     def fit(self, batch: Batch, k: int) -> Batch:
         """Return a batch of the coordinator, whose items may differ, for k candidates of these items."""
         terms = batch.terms
-        capacities = group_capacities(self.searched, terms.k, terms.max_exclude)
+        capacities = capacities_of(self.searched.group_sizes, terms.k, terms.max_exclude)
         if self.atoms is None or terms.membership is None:
             g = self.searched.n_groups
             capacities = np.minimum(terms.capacities[:g], capacities)

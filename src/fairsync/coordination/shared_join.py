@@ -15,7 +15,7 @@ from fairsync.coordination.shared_view import SharedView
 from fairsync.coordination.targets import Targets
 from fairsync.errors import InvalidInputError
 from fairsync.loop.spending import NO_LIMITS
-from fairsync.promises.floors import group_capacities
+from fairsync.promises.floors import capacities_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +112,7 @@ def _try_to_join(
         return state.promise(groups, terms, may_wait=may_wait, promises=promises)
     known = state.extended_groups(groups)
     floors = np.pad(terms.floors, (0, len(known.labels) - len(terms.floors)))
-    capacities = group_capacities(known, terms.k, terms.max_exclude)
+    capacities = capacities_of(known.group_sizes, terms.k, terms.max_exclude)
     return state.promise(known, replace(terms, floors=floors, capacities=capacities), may_wait=may_wait)
 
 
@@ -124,7 +124,7 @@ def _join_by_the_clock(state: SharedState, groups: Groups, shared: SharedTerms) 
     known = state.extended_groups(groups)
     there = np.pad(shared.groups.group_sizes, (0, len(known.labels) - len(shared.groups.labels)))
     known = replace(known, group_sizes=np.where(known.group_sizes, known.group_sizes, there))
-    capacities = group_capacities(known, shared.k, shared.max_exclude)
+    capacities = capacities_of(known.group_sizes, shared.k, shared.max_exclude)
     if capacities.tolist() == state.terms.capacities.tolist():
         return True
     now, floors = state.ledger.totals(), state.terms.floors

@@ -13,7 +13,7 @@ from fairsync.catalog.groups import Groups
 from fairsync.errors import InvalidInputError
 from fairsync.policies import Terms
 from fairsync.policies.base import NO_CAP
-from fairsync.promises.floors import group_capacities
+from fairsync.promises.floors import capacities_of
 from fairsync.promises.selection import is_selection
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class SharedTerms:
         mine, theirs = self._settings(), other._settings()
         # Items may come and go as long as a request can hold as many of each group as before.
         mine["sizes"], theirs["sizes"] = (
-            group_capacities(one.groups, self.k, self.max_exclude).tolist() for one in (self, other)
+            capacities_of(one.groups.group_sizes, self.k, self.max_exclude).tolist() for one in (self, other)
         )
         if not (self.auto_restart or other.auto_restart):
             for name in ("sizes", "floors", "horizon", "selections", *_ARRAYS):  # the leader sets them with every plan
@@ -159,14 +159,14 @@ class SharedTerms:
         """Return the terms of a coordinator with this batch size, and these atoms, if promises may overlap."""
         floors, capacities = (
             np.array(self.floors, dtype=np.int64),
-            group_capacities(self.groups, self.k, self.max_exclude),
+            capacities_of(self.groups.group_sizes, self.k, self.max_exclude),
         )
         terms = Terms(floors, capacities, self.k, self.horizon, batch_size, self.auto_restart, self.max_exclude)
         if atoms is None:
             return terms
         values = {name: getattr(self, name) for name in _ARRAYS}
         arrays: dict[str, Any] = {name: None if one is None else np.array(one) for name, one in values.items()}
-        capacities = np.minimum(self.k, np.maximum(atoms.sizes - self.max_exclude, 0))
+        capacities = capacities_of(atoms.sizes, self.k, self.max_exclude)
         return replace(terms, capacities=capacities, membership=atoms.membership, **arrays)
 
     def grown(self, groups: Groups) -> SharedTerms:

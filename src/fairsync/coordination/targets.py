@@ -14,7 +14,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.plan.lowering import lower_floors
 from fairsync.policies.base import NO_CAP
 from fairsync.promises.certainty import certain_floors
-from fairsync.promises.floors import group_capacities
+from fairsync.promises.floors import capacities_of
 from fairsync.promises.list_limits import longest_list, tree_of
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.promise import Promise
@@ -206,7 +206,7 @@ def target_terms(
     """
     horizon = totals.requests + leased + targets.requests
     if targets.atoms is None:
-        capacities = group_capacities(targets.groups, terms.k, terms.max_exclude)
+        capacities = capacities_of(targets.groups.group_sizes, terms.k, terms.max_exclude)
         tiers = [np.minimum(tier, targets.requests * capacities) for tier in targets.tiers]
         floors = totals.exposures + _within(tiers, targets.requests * terms.k)
         return replace(
@@ -256,7 +256,7 @@ def _overlapping(
     floors, plan = lower_floors(bounds, tiers, near, _SECONDS)
     certain = None
     if terms.max_exclude:  # what rests on atoms of which requests may exclude everything is left to prices
-        aim = replace(aim, capacities=np.minimum(k, np.maximum(sizes - terms.max_exclude, 0)))
+        aim = replace(aim, capacities=capacities_of(sizes, k, terms.max_exclude))
         certain, plan = certain_floors(PlanBounds.of(aim, floors, room, requests), _SECONDS)
     if dear.any():
         floors = np.where(dear, targets.tiers[-1], floors)
@@ -301,7 +301,7 @@ def needs_every_slot(targets: Targets, k: int, max_exclude: int, requests: int |
     most = np.minimum(targets.groups.group_sizes, k)
     capped = targets.caps < (NO_CAP if requests is None else requests * most)
     limits = _possible_limits(targets, targets.atoms, k, max_exclude)
-    outside = np.where(membership.atom_prices(capped.astype(np.float64)) > 0, 0, sizes)
+    outside = np.where(membership.in_any(capped), 0, sizes)
     if limits is None:
         return int(outside.sum()) < k + max_exclude
     tree = tree_of(membership, np.flatnonzero(limits < k), sizes, list(map(str, targets.groups.labels)))

@@ -12,7 +12,7 @@ from fairsync.experiments.cached_index import CachedIndex
 from fairsync.experiments.compared_methods import GRIDS, QUICK_GRIDS, Scale, make_method
 from fairsync.hindsight import hindsight
 from fairsync.metrics.accuracy import accuracy_of_each
-from fairsync.promises.floors import group_capacities
+from fairsync.promises.floors import capacities_of
 from fairsync.retriever import FairRetriever
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class Trials:
         base, n = self.base(trial), len(self.base(trial).validation.users)
         due = np.array(list(self.floors(trial).values())) * (n / len(base.test.users))
         due = np.maximum(due, 1)
-        room = min(n * trial.k / due.sum(), (n * group_capacities(base.catalog, trial.k) / due).min())
+        room = min(n * trial.k / due.sum(), (n * capacities_of(base.catalog.group_sizes, trial.k) / due).min())
         due = (due * min(_MARGIN, max(1.0, room))).astype(int)
         return dict(zip(base.catalog.labels, due.tolist(), strict=True))
 

@@ -45,7 +45,7 @@ def fitted(certificate: LiveCertificate, shown: Shown, left: int) -> LiveCertifi
     over = np.zeros(len(plan.planned), dtype=bool)
     over[certificate.over_cap(shown)] = over[certificate.over_limit(shown, left)] = True
     if over.any():
-        urgent |= plan.in_any(over)
+        urgent |= plan.links.in_any(over)
     plan.prune(np.minimum(counts, plan.plan), urgent)
     plan.prune()
     for atom in plan.late(shown, left).tolist():
@@ -76,7 +76,7 @@ def relocate(plan: LiveCertificate, lost: Counts, left: int) -> None:
 
 def _move_out(plan: LiveCertificate, promise: int, shown: Shown, counts: Counts, left: int) -> None:
     """Move planned exposures out of a promise that has too many."""
-    for atom in plan.atoms_of(promise).tolist():
+    for atom in plan.links.atoms_of(promise).tolist():
         if promise not in plan.over_limit(shown, left) and promise not in plan.over_cap(shown):
             return
         if plan.plan[atom] > counts[atom]:
@@ -91,11 +91,11 @@ def _move(
     tight = mine[plan.is_tight(mine)]
     if not len(tight):
         return
-    places = plan.atoms_of(int(tight[0]))
+    places = plan.links.atoms_of(int(tight[0]))
     for promise in tight[1:].tolist():
-        places = np.intersect1d(places, plan.atoms_of(promise), assume_unique=True)
+        places = np.intersect1d(places, plan.links.atoms_of(promise), assume_unique=True)
     if out_of is not None:
-        places = np.setdiff1d(places, plan.atoms_of(out_of), assume_unique=True)
+        places = np.setdiff1d(places, plan.links.atoms_of(out_of), assume_unique=True)
     places = places[places != atom]
     free = left * plan.terms.capacities[places] - np.maximum(plan.plan[places] - counts[places], 0)
     share = free / np.maximum(left * plan.terms.capacities[places], 1)

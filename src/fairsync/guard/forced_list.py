@@ -95,7 +95,7 @@ def compose(
     owed = np.maximum(certificate.plan - left * terms.capacities, 0)
     take(owed, int(owed.sum()))
     for promise, need in _of_limits(certificate, left):
-        inside = certificate.atoms_of(promise)
+        inside = certificate.links.atoms_of(promise)
         quota = np.zeros_like(owed)
         quota[inside] = remaining()[inside]
         take(quota, need - int((certificate.plan[inside] - quota[inside]).sum()))
@@ -115,6 +115,6 @@ def _of_limits(certificate: LiveCertificate, left: int) -> list[tuple[int, int]]
     limited = certificate.limited
     need = certificate.planned[limited] - left * limits[limited]
     due = limited[need > 0]
-    sizes = [len(certificate.atoms_of(promise)) for promise in due.tolist()]
+    sizes = [len(certificate.links.atoms_of(promise)) for promise in due.tolist()]
     inner = np.argsort(np.array(sizes, dtype=np.int64), kind="stable")
     return list(zip(due[inner].tolist(), need[need > 0][inner].tolist(), strict=True))

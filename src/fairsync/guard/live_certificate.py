@@ -180,7 +180,7 @@ class LiveCertificate:
         if self.room is None:
             return
         for promise in np.flatnonzero(self.planned > self.room).tolist():
-            atoms = self.atoms_of(promise)
+            atoms = self.links.atoms_of(promise)
             excess = max(int(self.planned[promise] - self.room[promise]), 0)
             upto = np.minimum(np.cumsum(self.plan[atoms]), excess)
             self.add(atoms, -np.diff(upto, prepend=0))
@@ -212,7 +212,7 @@ class LiveCertificate:
         """
         free = self.plan if least is None else self.plan - least
         beyond = self.planned - self.missing
-        pending = np.flatnonzero((free > 0) & ~self.in_any(beyond <= 0))
+        pending = np.flatnonzero((free > 0) & ~self.links.in_any(beyond <= 0))
         if least is None and len(pending) > _ONE_BY_ONE:
             self.lower(self.plan - prune(self.terms, self.plan, self.missing))
             return
@@ -230,7 +230,7 @@ class LiveCertificate:
                     self.planned[mine] -= by
                     self.plan[atom] -= by
                     self.total -= by
-            is_left = ~self.in_any(beyond <= 0)[pending]
+            is_left = ~self.links.in_any(beyond <= 0)[pending]
             is_left[first] = False
             pending, key, n = pending[is_left], key[is_left], 2 * n
 
@@ -238,14 +238,3 @@ class LiveCertificate:
         """Return whether each of some promises needs all that is planned for it."""
         tight: NDArray[np.bool_] = (self.planned[promises] <= self.missing[promises]) & (self.missing[promises] > 0)
         return tight
-
-    def atoms_of(self, promise: int) -> NDArray[np.int64]:
-        """Return the atoms of a promise, in ascending order."""
-        matrix = self.links.matrix
-        atoms: NDArray[np.int64] = matrix.indices[matrix.indptr[promise] : matrix.indptr[promise + 1]].astype(np.int64)
-        return atoms
-
-    def in_any(self, promises: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return (A,) whether an atom belongs to one of the promises that a (P,) mask selects."""
-        found: NDArray[np.bool_] = self.links.matrix.T @ promises.astype(np.float64) > 0
-        return found

@@ -69,14 +69,11 @@ class OpenList:
 
     def admitted(self) -> NDArray[np.bool_]:
         """Return (A,) whether an item of each atom breaks no list limit and no cap."""
-        full = np.zeros(self.links.n_promises)
+        free = np.ones(self.links.n_atoms, dtype=bool)
         if self.slack is not None:
-            full[self.slack <= 0] = 1.0
-        free: NDArray[np.bool_] = self.links.atom_prices(full) == 0
-        if self.slack is not None:
-            free |= self.counts_by_atom() < self.plan
+            free = ~self.links.in_any(self.slack <= 0) | (self.counts_by_atom() < self.plan)
         if self.limits is not None:
-            free &= self.links.atom_prices((self.limits <= 0).astype(np.float64)) == 0
+            free &= ~self.links.in_any(self.limits <= 0)
         return free
 
     def add(self, row: int, relevance: float) -> None:

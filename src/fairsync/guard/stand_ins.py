@@ -51,9 +51,9 @@ class StandIns:
             tight = mine[certificate.is_tight(mine)]
             if not len(tight):
                 continue
-            others = certificate.atoms_of(int(tight[0]))
+            others = certificate.links.atoms_of(int(tight[0]))
             for promise in tight[1:].tolist():
-                others = np.intersect1d(others, certificate.atoms_of(promise), assume_unique=True)
+                others = np.intersect1d(others, certificate.links.atoms_of(promise), assume_unique=True)
             if len(certificate.limited):
                 at, promises = certificate.links.expand(others)
                 more = np.isin(promises, np.setdiff1d(certificate.limited, mine))

@@ -195,9 +195,8 @@ class Program:
         if self.list_limits is None:
             return []
         reach = np.minimum(self.membership.exposures(self.capacities), self.k)
-        matrix = self.membership.matrix
         return [
-            (matrix.indices[matrix.indptr[one] : matrix.indptr[one + 1]].astype(np.int64), int(self.list_limits[one]))
+            (self.membership.atoms_of(one), int(self.list_limits[one]))
             for one in np.flatnonzero(self.list_limits < reach).tolist()
         ]
 

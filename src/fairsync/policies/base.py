@@ -100,7 +100,7 @@ class Terms:
     def has_floor(self) -> npt.NDArray[np.bool_]:
         """(A,) whether an atom belongs to a promise with a floor."""
         has: npt.NDArray[np.bool_] = self.floors > 0
-        return has if self.membership is None else self.membership.atom_prices(has.astype(np.float64)) > 0
+        return has if self.membership is None else self.membership.in_any(has)
 
     @cached_property
     def least_capacity(self) -> int:

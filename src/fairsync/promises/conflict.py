@@ -92,14 +92,14 @@ def _shortest_proof(bounds: PlanBounds, deadline: float) -> list[int]:
         weights = found[1]
     else:
         return []
-    matrix, most = bounds.membership.matrix, bounds.most
+    most = bounds.most
     floors, caps = (np.where(array > 1e-9, array, 0.0) for array in weights[:2])
     gains = floors * bounds.lower - caps * bounds.upper
     used = (floors > 0) | (caps > 0)
     over = bounds.membership.atom_prices(floors - caps) - weights.total
     value = gains.sum() - weights.total * bounds.total - float(most @ np.maximum(over, 0))
     for promise in np.flatnonzero(used)[np.argsort(np.abs(gains[used]), kind="stable")].tolist():
-        atoms = matrix.indices[matrix.indptr[promise] : matrix.indptr[promise + 1]]
+        atoms = bounds.membership.atoms_of(promise)
         after = over[atoms] - (floors[promise] - caps[promise])
         less = float(most[atoms] @ (np.maximum(over[atoms], 0) - np.maximum(after, 0)))
         if value - gains[promise] + less > TOLERANCE:

@@ -52,7 +52,7 @@ class MergedBounds:
         """Return the merged bounds. ``chosen`` says which atoms may have exposures; by default all that floors need."""
         membership, n_atoms = bounds.membership, bounds.membership.n_atoms
         bounded = bounds.lower > 0
-        useful = membership.atom_prices(bounded.astype(np.float64)) > 0
+        useful = membership.in_any(bounded)
         useful &= bounds.most > 0
         if chosen is not None:
             useful &= chosen

@@ -40,7 +40,7 @@ def make_terms(
     max_exclude = check_max_exclude(max_exclude, k, groups)
     resolved = resolve_floors(floors, groups)
     check_feasible(resolved, groups, k, horizon, max_exclude)
-    capacities, batch_size = group_capacities(groups, k, max_exclude), check_positive(batch_size, "batch_size")
+    capacities, batch_size = capacities_of(groups.group_sizes, k, max_exclude), check_positive(batch_size, "batch_size")
     return Terms(resolved, capacities, k, horizon, batch_size, auto_restart, max_exclude)
 
 
@@ -90,19 +90,18 @@ def resolve_floors(floors: Floors, groups: Grouped) -> npt.NDArray[np.int64]:
     return _check_total(resolved)
 
 
-def group_capacities(groups: Grouped, k: int, max_exclude: int = 0) -> npt.NDArray[np.int64]:
-    """Return (G,) the exposures of each group that any request can hold.
+def capacities_of(sizes: npt.NDArray[np.int64], k: int, max_exclude: int = 0) -> npt.NDArray[np.int64]:
+    """Return the exposures of each group, or atom, that any request can hold, given the number of its items.
 
-    They are min(k, items of the group), for a request that excludes none of them. One that excludes ``max_exclude``
-    items may exclude them all in the same group.
+    They are min(k, items), for a request that excludes none of them. One that excludes ``max_exclude`` items may
+    exclude them all in the same group.
 
     Examples
     --------
-    >>> from fairsync.catalog.groups import Groups
-    >>> group_capacities(Groups(["a", "b"], np.array([2, 9])), k=5, max_exclude=3).tolist()
+    >>> capacities_of(np.array([2, 9]), k=5, max_exclude=3).tolist()
     [0, 5]
     """
-    return np.minimum(np.maximum(groups.group_sizes - max_exclude, 0), k)
+    return np.minimum(np.maximum(sizes - max_exclude, 0), k)
 
 
 def check_feasible(floors: npt.NDArray[np.int64], groups: Grouped, k: int, horizon: int, max_exclude: int = 0) -> None:
@@ -122,7 +121,7 @@ def check_feasible(floors: npt.NDArray[np.int64], groups: Grouped, k: int, horiz
     Traceback (most recent call last):
     fairsync.errors.InfeasibleFloorsError: The floor of group 'books' is 11, which cannot be met: ...
     """
-    most = group_capacities(groups, k, max_exclude) * horizon
+    most = capacities_of(groups.group_sizes, k, max_exclude) * horizon
     for code in np.flatnonzero(floors > most)[:1]:
         size = int(groups.group_sizes[code])
         per_request = min(max(size - max_exclude, 0), k)

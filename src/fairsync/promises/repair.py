@@ -132,7 +132,7 @@ def raise_deficits(bounds: PlanBounds, plan: Counts, rank: Floats | None = None)
         if not deficit.any():
             break
         if turn % 8 == 0:  # ever fewer promises miss something
-            helpful = bounds.membership.atom_prices((deficit > 0).astype(np.float64)) > 0
+            helpful = bounds.membership.in_any(deficit > 0)
             ranking = _Ranking(bounds, bounded, rank, np.flatnonzero(helpful & (plan < bounds.most)))
         limits = np.where(deficit > 0, deficit, np.maximum(bounds.upper - exposures, 0))
         gain = ranking.sums((deficit > 0).astype(np.float64))

@@ -17,6 +17,7 @@ from fairsync.policies.base import NO_CAP, Terms
 from fairsync.promises.certainty import certain_floors
 from fairsync.promises.certificate import SECONDS, find_certificate
 from fairsync.promises.feasibility import check_together, explain_conflict
+from fairsync.promises.floors import capacities_of
 from fairsync.promises.list_limits import longest_list, tree_of
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.promise import EVERY_SLOT, Promise
@@ -145,7 +146,7 @@ def resolve_promises(
         )
         names = [promise.name for promise in given]
         atoms, ever, floors, caps, limits = resolve()
-    capacities = np.minimum(k, np.maximum(atoms.sizes - max_exclude, 0))
+    capacities = capacities_of(atoms.sizes, k, max_exclude)
     terms = Terms(
         floors, capacities, k, horizon, batch_size, auto_restart, max_exclude,
         None if (caps == NO_CAP).all() else caps, atoms.membership, None if (limits == k).all() else limits,
@@ -327,7 +328,7 @@ def _must_plan_every_slot(
         raise InvalidInputError(
             f"a list has room for {longest:,} items under at_most_per_list, fewer than {need}: raise some limits."
         )
-    outside = np.where(membership.atom_prices(capped.astype(np.float64)) > 0, 0, atoms.sizes)
+    outside = np.where(membership.in_any(capped), 0, atoms.sizes)
     return longest_list(membership, outside, limits, tree) < k + max_exclude
 
 

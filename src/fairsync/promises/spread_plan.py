@@ -44,7 +44,7 @@ def spread_target(bounds: PlanBounds, likely: Floats, rounds: int = 60) -> Float
     """
     membership = bounds.membership
     bounded = bounds.lower > 0
-    needed = membership.atom_prices(bounded.astype(np.float64)) > 0
+    needed = membership.in_any(bounded)
     bounded[bounds.capped] = True
     rows = np.flatnonzero(bounded)
     atoms = np.flatnonzero(needed & (bounds.most > 0) & (likely > 0))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from fairsync.promises import Promise
-from fairsync.promises.floors import group_capacities
+from fairsync.promises.floors import capacities_of
 from fairsync.promises.resolve import find_atoms
 from fairsync.promises.selection import conditions_of, is_selection
 from fairsync.schedule import Supply, check_promise, make_plan
@@ -60,10 +60,9 @@ class Planner:
 
     def capacities(self) -> dict[Label, int]:
         """Return the largest number of each group's items in one answer."""
-        capacities = group_capacities(
-            self._coordinator.groups, self._coordinator.k, self._coordinator.terms.max_exclude
-        )
-        return dict(zip(self._coordinator.labels, capacities.tolist(), strict=True))
+        one = self._coordinator
+        capacities = capacities_of(one.groups.group_sizes, one.k, one.terms.max_exclude)
+        return dict(zip(one.labels, capacities.tolist(), strict=True))
 
     def supply(self, promises: Iterable[ScheduledPromise]) -> Supply:
         """Return what one answer can hold of each selection that promises are about."""
