@@ -141,7 +141,7 @@ class LoopState:
             return self
         progress, certificate = self.progress.restart() if over else self.progress, self.certificate
         totals, before = progress.totals, self.spending
-        spending = before.restarted() if over else before.checked(terms, totals, self._unit_costs())
+        spending = before.restarted() if over else before.checked(terms, totals, self._unit_costs)
         asked = spending.asked(terms)
         if certificate is not None and spending.cut != before.cut:
             certificate = replace(certificate, is_stale=True)
@@ -284,7 +284,7 @@ class LoopState:
         return terms.batch_size if wanted is None else int(wanted(self.price_state.state, terms))
 
     def prices_in_force(self, terms: Terms, policy: Policy) -> NDArray[np.float64]:
-        """Return (G,) the prices as they act: under the guard, a subsidy ends when its floor is met."""
+        """Return (P,) the prices as they act: under the guard, a subsidy ends when its floor is met."""
         prices, exposures = self.price_state.prices, self.progress.totals.exposures
         floors = (self.goal or terms).floors
         return np.where((exposures >= floors) & (prices < 0), 0.0, prices) if policy.keeps_floors else prices

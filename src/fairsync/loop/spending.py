@@ -25,6 +25,8 @@ from fairsync.catalog.groups import grow
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from fairsync.ledger import Totals
@@ -184,7 +186,7 @@ class Spending:
         since = np.where(too_dear & (since < 0), totals.requests, since)
         return replace(self, too_dear=known | too_dear, since=since, has_changed=True)
 
-    def checked(self, terms: Terms, totals: Totals, unit_costs: Floats) -> Spending:
+    def checked(self, terms: Terms, totals: Totals, unit_costs: Callable[[], Floats]) -> Spending:
         """Return the state after a comparison with the budget: floors may give way, or come back.
 
         Parameters
@@ -192,7 +194,7 @@ class Spending:
         terms, totals
             The promises, and the totals of the horizon.
         unit_costs
-            (P,) the relevance given up for one exposure of each promise.
+            Returns (P,) the relevance given up for one exposure of each promise.
         """
         if self.budget is None or not math.isfinite(totals.cost):
             return self
@@ -202,7 +204,7 @@ class Spending:
             if self.cut is not None and cost - self.cost <= self.budget * (base - self.base):
                 return self  # what has given way suffices
             below = order[(missing > 0) & (order < (math.inf if self.cut is None else self.cut)) & (order > 0)]
-            return self._cut_at(int(below.max()), terms, totals, unit_costs) if len(below) else self
+            return self._cut_at(int(below.max()), terms, totals, unit_costs()) if len(below) else self
         if self.cut is None or totals.requests < self.back_at or self.unit_costs is None:
             return self
         back = (missing > 0) & (order == order[(missing > 0) & (order >= self.cut)].min(initial=2**62))
@@ -212,7 +214,7 @@ class Spending:
         if is_late or at_end > self.budget * base * (terms.horizon / totals.requests):
             return self
         later = order[(missing > 0) & (order >= self.cut) & ~back]
-        return self._cut_at(int(later.min()) if len(later) else None, terms, totals, unit_costs)
+        return self._cut_at(int(later.min()) if len(later) else None, terms, totals, unit_costs())
 
     def _cut_at(self, cut: int | None, terms: Terms, totals: Totals, unit_costs: Floats) -> Spending:
         pause = max(self.pause, terms.batch_size)

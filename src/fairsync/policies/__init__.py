@@ -1,4 +1,4 @@
-"""Policies: floors and counts in, one price per group out."""
+"""Policies: promises and counts in, one price per promise out."""
 
 from collections.abc import Callable
 

@@ -180,7 +180,7 @@ class Sample:
         a request matter, and they would be lost to rounding next to a large common part. -inf at the end of a row for
         no entry, where fewer items than ``width`` were eligible; the first k places are never empty.
     prices : numpy.ndarray or None
-        (G,) the prices under which the latest rows were made; None if these are the policy's present prices. Rows of a
+        (P,) the prices under which the latest rows were made; None if these are the policy's present prices. Rows of a
         lease that was out for long do not show the effect of later prices.
     """
 
@@ -217,9 +217,9 @@ class Feedback:
     requests : int
         Requests served since the last price change.
     counts : numpy.ndarray
-        (G,) exposures of each group in those requests.
+        (P,) exposures of each promise in those requests.
     exposures : numpy.ndarray
-        (G,) exposures of each group since the horizon began; all zero when a new horizon begins.
+        (P,) exposures of each promise since the horizon began; all zero when a new horizon begins.
     remaining : int
         Requests left in the horizon.
     sample : Sample or None
@@ -276,7 +276,7 @@ class Policy(Protocol):
         ...
 
     def prices(self, state: Any) -> Floats:
-        """Return (G,) the price of each group, which is subtracted from the relevance of its items; +inf masks it."""
+        """Return (P,) the price of each promise, which is subtracted from the relevance of its items; +inf masks them."""
         ...
 
     def step(self, state: Any, terms: Terms, feedback: Feedback) -> Any:
@@ -300,7 +300,7 @@ class Memoryless:
     memory = 0
 
     def decide(self, terms: Terms, exposures: Counts, served: int) -> Floats:
-        """Return (G,) prices from the exposures of each group and the requests served since the horizon began."""
+        """Return (P,) prices from the exposures of each promise and the requests served since the horizon began."""
         raise NotImplementedError
 
     def lookahead(self, state: Floats, k: int) -> int:
