@@ -242,7 +242,7 @@ class LoopState:
         """Return the state with the certificate after requests that were leased, and recorded just now.
 
         If other leases were granted meanwhile, the certificate held without this one, and still does. Otherwise this
-        lease was alone, and its guard may have moved parts of the plan.
+        lease was alone, and its guard may have moved or dropped parts of the plan, as in a retriever.
 
         Parameters
         ----------
@@ -260,8 +260,9 @@ class LoopState:
         terms = spending.asked(terms)
         plans = [before.plan]
         if certified is not None and len(certified.plan) == len(before.plan):
-            plans = [certified.shown.taken_from(before.plan), certified.plan]
-            before = before.after(certified._replace(plan=plans[0]))
+            taken = certified.shown.taken_from(before.plan)
+            plans = [taken, certified.plan] if leased else [certified.plan, taken]
+            before = before.after(certified._replace(plan=taken))
         missing, left = self.progress.certain_missing(terms), self.progress.left(terms) - leased
         for plan in plans:
             if is_certificate(terms, plan, missing, self.progress.room(terms, reserved), left):

@@ -276,7 +276,7 @@ class Policy(Protocol):
         ...
 
     def prices(self, state: Any) -> Floats:
-        """Return (P,) the price of each promise, which is subtracted from the relevance of its items; +inf masks them."""
+        """Return (P,) the price of each promise, subtracted from the relevance of its items; +inf masks these."""
         ...
 
     def step(self, state: Any, terms: Terms, feedback: Feedback) -> Any:
