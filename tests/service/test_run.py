@@ -179,7 +179,7 @@ def test_a_start_that_fails_leaves_no_port_open(tmp_path: Path) -> None:
     settings = load_settings(configured(tmp_path, PROMISES, port=port), {})
     with (
         SqlLedger(tmp_path / "exposures.db", n_groups=3),
-        pytest.raises(FairSyncError, match="in use by another") as error,
+        pytest.raises(FairSyncError, match="is open in this process") as error,
     ):
         serve(settings)
     with socket.socket() as other:
