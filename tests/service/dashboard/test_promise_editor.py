@@ -67,6 +67,7 @@ def test_a_floor_that_became_impossible_after_the_preview_is_refused(page: Page,
     record = ScheduledPromise.of_group("Garden", 10_000_000, window_from_record(view.window))
     largest = shop.promise_service.editor.preview(record, view.id).largest
     page.edit("Garden", largest)
+    page.tab.locator("#save:enabled").wait_for()  # the verdict may still be that of the floor before
     page.wait_for(page.tab.locator("#verdict"), "can be kept")
     kitchen = ScheduledPromise.of_group("Kitchen", 500, Window.day("UTC"))
     other = shop.promise_service.editor.set_promise(kitchen)
