@@ -285,7 +285,7 @@ def test_a_new_horizon_starts_from_half_of_what_is_known_and_forgets_it_without_
 def test_slots_are_capped_by_what_a_list_can_hold() -> None:
     terms = Terms(np.array([9, 0, 9]), np.array([2, 4, 3]), k=4, horizon=9, batch_size=1)
     none = np.empty(0, dtype=np.int64)
-    own = OwnSizes((np.array([1, 9, 0]), np.array([5, 0, 9])), np.array([0, 1]), none, none, none)
+    own = OwnSizes((np.array([1, 9, 0]), np.array([5, 0, 9])), np.array([0, 1]), none, none, none, none)
     slots = EligibleSlots.of(own, 3, terms)
     assert slots.shares.tolist() == [2.5, 2.0, 2.0]
     assert slots.able.tolist() == [3.0, 2.0, 2.0]

@@ -25,8 +25,9 @@ class OwnSizes:
         For each distinct condition (G,) the items of each group that meet it.
     condition_of : numpy.ndarray
         (n,) the position of each request's condition in ``sizes``.
-    owners, groups, left : numpy.ndarray
-        Request ``owners[j]`` excludes items of group ``groups[j]`` and may get ``left[j]`` others. No pair comes twice.
+    owners, groups, there, left : numpy.ndarray
+        Of the ``there[j]`` items of group ``groups[j]`` that meet its condition, request ``owners[j]`` excludes some
+        and may get the other ``left[j]``. No pair comes twice.
 
     Examples
     --------
@@ -43,6 +44,7 @@ class OwnSizes:
     condition_of: NDArray[np.int64]
     owners: NDArray[np.int64]
     groups: NDArray[np.int64]
+    there: NDArray[np.int64]
     left: NDArray[np.int64]
 
     @classmethod
@@ -57,7 +59,7 @@ class OwnSizes:
         for at, one in enumerate(by_condition):
             mine = condition_of[owners] == at
             there[mine] = one[groups[mine]]
-        return cls(by_condition, condition_of, owners, groups, np.maximum(there - lost, 0))
+        return cls(by_condition, condition_of, owners, groups, there, np.maximum(there - lost, 0))
 
     def lacks(self, least: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return (n,) whether a request may get fewer items of some group than (G,) the least."""
@@ -82,10 +84,6 @@ class OwnSizes:
 
     def _lost(self, most: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return what excluded items take away of each pair of a request and a group, up to the most of a group."""
-        whole = np.zeros(len(self.owners), dtype=np.int64)
-        for at, one in enumerate(self.sizes):
-            mine = self.condition_of[self.owners] == at
-            whole[mine] = one[self.groups[mine]]
         limit = most[self.groups]
-        lost: NDArray[np.int64] = np.minimum(whole, limit) - np.minimum(self.left, limit)
+        lost: NDArray[np.int64] = np.minimum(self.there, limit) - np.minimum(self.left, limit)
         return lost
