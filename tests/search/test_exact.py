@@ -10,7 +10,7 @@ import pytest
 import plain
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
-from fairsync.search import ExactIndex, exact, scan
+from fairsync.search import ExactIndex, exact, products, scan
 from fairsync.search.ranks import rank_without_prices
 
 
@@ -19,7 +19,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks and threads for small catalogs, so that cuts rise and parts are put together."""
     monkeypatch.setattr(scan, "BLOCK_SCORES", 256)
     monkeypatch.setattr(scan, "BLOCK_PER_K", 2)
-    monkeypatch.setattr(scan, "PANEL_PRODUCTS", 1 << 9)
+    monkeypatch.setattr(products, "_PANEL_PRODUCTS", 1 << 9)
     monkeypatch.setattr(exact, "THREAD_PRODUCTS", 1)
 
 
@@ -54,7 +54,7 @@ def test_extreme_float32_embeddings_are_scaled(scale: float) -> None:
 
 
 @pytest.mark.parametrize("scans", [False, True])
-def test_a_single_vector_may_be_multiplied_item_by_item(
+def test_a_single_vector_past_more_items_than_caches_hold(
     small_blocks: None, monkeypatch: pytest.MonkeyPatch, scans: bool
 ) -> None:
     if scans:
@@ -66,9 +66,9 @@ def test_a_single_vector_may_be_multiplied_item_by_item(
     index = ExactIndex(catalog)
     chosen = [index.search(users[i : i + 1], prices, 10) for i in range(5)]
     panels = [rank_without_prices(index, users[i : i + 1], chosen[i], None)[0].tolist() for i in range(5)]
-    monkeypatch.setattr(scan, "_LEAST_STREAMED", 0)
-    monkeypatch.setattr(scan, "_LEAST_STREAMED_DIM", 1)
-    assert scan.is_streamed(index.items.values, 1)
+    monkeypatch.setattr(products, "_LEAST_STREAMED", 0)
+    monkeypatch.setattr(products, "_LEAST_STREAMED_DIM", 1)
+    assert products.is_streamed(index.items.values, 1)
     for i in range(5):
         same(index, users[i : i + 1], None, 10)
         same(index, users[i : i + 1], prices, 10)

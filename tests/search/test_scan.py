@@ -6,7 +6,7 @@ import pytest
 
 import plain
 from fairsync.catalog import Catalog
-from fairsync.search import ExactIndex, exact, scan, scoring
+from fairsync.search import ExactIndex, exact, products, scan, scoring
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks and threads for small catalogs, so that cuts rise and parts are put together."""
     monkeypatch.setattr(scan, "BLOCK_SCORES", 256)
     monkeypatch.setattr(scan, "BLOCK_PER_K", 2)
-    monkeypatch.setattr(scan, "PANEL_PRODUCTS", 1 << 9)
+    monkeypatch.setattr(products, "_PANEL_PRODUCTS", 1 << 9)
     monkeypatch.setattr(exact, "THREAD_PRODUCTS", 1)
     monkeypatch.setattr(exact, "is_direct", lambda *shape: False)  # single requests too
 

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from fairsync.catalog import Catalog
 from fairsync.search.base import Hits
 from fairsync.search.eligibility import Eligibility
+from fairsync.search.products import is_streamed, multiply
 from fairsync.search.restriction import lower_barred
 from fairsync.search.rounding import Float32Items, prepare_query
-from fairsync.search.scan import PANEL_PRODUCTS_OF_ONE, PIECE_VALUES, ItemBonus, is_streamed
+from fairsync.search.scan import PIECE_VALUES, ItemBonus
 from fairsync.search.scoring import settle_one
 
 # Up to this many scores stay in cache, and ties among all of them can be settled.
@@ -73,9 +74,9 @@ def search_one(
         The items that the user may get. By default, or if rows are given, all that are scored.
     """
     columns, bonus, margin = prepare_query(items, user, prices, reference)
-    scores = _scores(items.values, columns[:, 0], rows)
+    scores = _scores(items.values, columns[:, :1], rows)
     for interest in range(1, columns.shape[1]):
-        np.maximum(scores, _scores(items.values, columns[:, interest], rows), out=scores)
+        np.maximum(scores, _scores(items.values, columns[:, interest : interest + 1], rows), out=scores)
     if bonus is not None:
         scores += item_bonus.of(bonus)[: len(scores)] if rows is None else bonus.take(catalog.group_of.take(rows))
     if eligible is not None and rows is None:
@@ -91,10 +92,10 @@ def search_one(
 def _scores(
     items: npt.NDArray[np.float32], column: npt.NDArray[np.float32], rows: npt.NDArray[np.int64] | None
 ) -> npt.NDArray[np.float32]:
-    """Return the product of all items, or of some rows, with a vector."""
+    """Return the product of all items, or of some rows, with a vector, (d, 1)."""
     if rows is None:
         scores = np.empty(len(items), dtype=np.float32)
-        _multiply(items, column, scores)
+        multiply(items, column, scores[:, None], streamed=is_streamed(items, 1))
         return scores
     scores = np.empty(len(rows), dtype=np.float32)
     # Copied in pieces that stay in cache.
@@ -103,24 +104,8 @@ def _scores(
     for start in range(0, len(rows), step):
         some = rows[start : start + step]
         items.take(some, axis=0, out=piece[: len(some)], mode="clip")
-        _multiply(piece[: len(some)], column, scores[start : start + step])
+        multiply(piece[: len(some)], column, scores[start : start + step, None])
     return scores
-
-
-def _multiply(items: npt.NDArray[np.float32], column: npt.NDArray[np.float32], scores: npt.NDArray[np.float32]) -> None:
-    """Write the product of items with a vector to ``scores``, in panels that BLAS computes on the calling thread."""
-    n, dim = items.shape
-    if is_streamed(items, 1):
-        np.vecdot(items, column, out=scores)
-        return
-    panel = max(1, PANEL_PRODUCTS_OF_ONE // dim)
-    whole = n // panel * panel
-    # All values are finite, but BLAS may compute with what an earlier product left in its buffers, and discard it.
-    with np.errstate(invalid="ignore"):
-        if whole:
-            np.matmul(items[:whole].reshape(-1, panel, dim), column, out=scores[:whole].reshape(-1, panel))
-        if whole < n:
-            np.matmul(items[whole:], column, out=scores[whole:])
 
 
 def _kth_best(scores: npt.NDArray[np.float32], k: int) -> float:

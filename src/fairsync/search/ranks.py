@@ -10,8 +10,8 @@ from fairsync.catalog import Catalog
 from fairsync.search.base import Hits
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.exact import THREAD_PRODUCTS, ExactIndex
+from fairsync.search.products import is_streamed, multiply, panel_of
 from fairsync.search.rounding import Float32Queries
-from fairsync.search.scan import PANEL_PRODUCTS, PANEL_PRODUCTS_OF_ONE, is_streamed
 from fairsync.search.scoring import relevance, settle
 
 # Scores of a block, 2 MB: they are computed and compared while they are in cache.
@@ -219,20 +219,14 @@ def _reaching(
 def _scan(
     items: npt.NDArray[np.float32], columns: npt.NDArray[np.float32], cut: npt.NDArray[np.float32], low: int, high: int
 ) -> Iterable[tuple[_Rows, _Rows, npt.NDArray[np.float32]]]:
-    (dim, width), users = columns.shape, len(cut)
-    # In panels that BLAS multiplies on the calling thread; see `scan`.
-    panel = max(8, (PANEL_PRODUCTS if width > 1 else PANEL_PRODUCTS_OF_ONE) // (width * dim))
+    (dim, width), users, streamed = columns.shape, len(cut), is_streamed(items, columns.shape[1])
+    panel = panel_of(dim, width)
     block = max(1, _BLOCK_SCORES // (width * panel)) * panel
     memory = np.empty((min(block, high - low), width), dtype=np.float32)
     for start in range(low, high, block):
         part = items[start : min(start + block, high)]
-        scores, whole = memory[: len(part)], len(part) // panel * panel
-        if is_streamed(items, width):
-            np.vecdot(part, columns[:, 0], out=scores[:, 0])
-        else:
-            with np.errstate(invalid="ignore"):  # BLAS may compute with what an earlier product left in its buffers
-                np.matmul(part[:whole].reshape(-1, panel, dim), columns, out=scores[:whole].reshape(-1, panel, width))
-                np.matmul(part[whole:], columns, out=scores[whole:])
+        scores = memory[: len(part)]
+        multiply(part, columns, scores, streamed=streamed)
         best = scores if width == users else scores.reshape(len(part), -1, users).max(axis=1)
         reached = np.flatnonzero(best >= cut)
         row, owner = np.divmod(reached, users)

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.search.base import Hits
+from fairsync.search.products import is_streamed, multiply, panel_of
 from fairsync.search.restriction import Restriction
 from fairsync.search.rounding import Float32Items, Float32Queries, same_values
 from fairsync.search.scoring import settle
@@ -18,13 +19,6 @@ _Floats = npt.NDArray[np.float32]
 BLOCK_SCORES = 1 << 19
 # A large k needs larger blocks, up to 64 MB.
 _MOST_SCORES = 1 << 24
-# OpenBLAS runs products of up to 2^18 multiplications on the calling thread (one vector: fewer than 9,216).
-# Products are computed in panels of that size, because giving each block to BLAS threads and waiting for the
-# slowest is many times slower as soon as anything else runs on a core; our own threads join once per search.
-PANEL_PRODUCTS = 1 << 18
-PANEL_PRODUCTS_OF_ONE = 9_215
-# With more than caches hold, and vectors as long as this, one inner product per item reads memory faster than a panel.
-_LEAST_STREAMED, _LEAST_STREAMED_DIM = 1 << 24, 64
 # Scores are first examined in bundles, by their maximum. For a single vector numpy's calls, not its arithmetic, take
 # the time, and longer bundles need fewer calls.
 _BUNDLE, BUNDLE_OF_ONE = 8, 32
@@ -53,17 +47,6 @@ def columns_at_once(dim: int, k: int) -> int:
     (128, 16, 1)
     """
     return max(1, min(512, max(16, (1 << 13) // dim), _MOST_SCORES // (BLOCK_PER_K * k)))
-
-
-def is_streamed(items: _Floats, width: int) -> bool:
-    """Return whether these items are multiplied by one vector, item by item, rather than in panels.
-
-    Examples
-    --------
-    >>> is_streamed(np.empty((1 << 17, 64), dtype=np.float32), 1), is_streamed(np.empty((100, 64), dtype=np.float32), 1)
-    (True, False)
-    """
-    return width == 1 and items.nbytes >= _LEAST_STREAMED and items.shape[1] >= _LEAST_STREAMED_DIM
 
 
 class ItemBonus:
@@ -126,9 +109,8 @@ class Tile:
         self.item_bonus = copied_bonus
         if self.bonus is not None and rows is None and (width == 1 or len(self.bonus) > _FEW_GROUPS):
             self.item_bonus = item_bonus.of(self.bonus)
-        products = PANEL_PRODUCTS if width > 1 else PANEL_PRODUCTS_OF_ONE
         self.bundle = _BUNDLE if width > 1 else BUNDLE_OF_ONE
-        self.panel = max(self.bundle, products // (width * catalog.dim) // self.bundle * self.bundle)
+        self.panel = max(self.bundle, panel_of(catalog.dim, width) // self.bundle * self.bundle)
         # For a single vector the items themselves fill the cache anyway: fewer, longer blocks save calls.
         scores = BLOCK_SCORES if width > 1 else 2 * BLOCK_SCORES
         block = min(max(scores // width, BLOCK_PER_K * k), self.size)
@@ -332,16 +314,7 @@ class Scan:
         scores[stop - start :] = -np.inf
 
     def _product(self, items: _Floats, scores: _Floats) -> None:
-        columns, panel = self.tile.columns, self.tile.panel
-        dim, width = columns.shape
-        if self.tile.is_streamed:
-            np.vecdot(items, columns[:, 0], out=scores[:, 0])
-            return
-        whole = len(items) // panel * panel
-        # All values are finite, but BLAS may compute with what an earlier product left in its buffers, and discard it.
-        with np.errstate(invalid="ignore"):
-            np.matmul(items[:whole].reshape(-1, panel, dim), columns, out=scores[:whole].reshape(-1, panel, width))
-            np.matmul(items[whole:], columns, out=scores[whole:])
+        multiply(items, self.tile.columns, scores, streamed=self.tile.is_streamed, panel=self.tile.panel)
 
     def _bundles(self, scores: _Floats, best: _Floats) -> _Floats:
         """Return the best score of each bundle for each user, over all interests.
