@@ -1,5 +1,7 @@
 """Inner products of items and user vectors in float32, computed on the calling thread."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -64,7 +66,8 @@ def multiply(items: _Floats, columns: _Floats, scores: _Floats, *, streamed: boo
         import faiss  # here, because it takes long to import
 
         vector = np.ascontiguousarray(columns[:, 0])
-        faiss.fvec_inner_products_ny(*(faiss.swig_ptr(one) for one in (scores, vector, items)), dim, n)
+        product: Any = faiss.fvec_inner_products_ny  # type: ignore[attr-defined]
+        product(*(faiss.swig_ptr(one) for one in (scores, vector, items)), dim, n)
         return
     panel = panel or panel_of(dim, width)
     whole = n // panel * panel
