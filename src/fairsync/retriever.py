@@ -251,16 +251,7 @@ class FairRetriever(NoCopies, Closable):
                 here = slice(start, start + batch.requests)
                 places = here if counted is None else counted[here]
                 served = self._serve(batch, vectors, places, rules, fixed, explained if explain else None)
-                state, entry = state.record(
-                    policy,
-                    served.entry,
-                    served.sample,
-                    served.costs,
-                    served.slots,
-                    served.certified,
-                    served.reached,
-                    served.last_relevance,
-                )
+                state, entry = state.record(policy, served)
                 rows[places], relevance[places] = served.hits.rows, served.hits.relevance
                 searched[places] = served.searched
                 plain[places] = np.nan if served.plain is None else served.plain

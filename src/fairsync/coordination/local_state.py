@@ -119,14 +119,9 @@ class LocalState:
         if number not in self.leases.open and self.terms.caps is not None:
             self._refuse(number)
             return None
-        loop, entry = self.loop.record(
-            self.policy,
-            entry,
-            settlement.sample,
-            self._fitting(settlement.costs),
-            settlement.slots,
-            last_relevance=settlement.last_relevance,
-        )
+        # The certificate is for this lease alone: `certified` puts it beside those that are open.
+        counted = replace(settlement, entry=entry, costs=self._fitting(settlement.costs), certified=None)
+        loop, entry = self.loop.record(self.policy, counted)
         if loop.certificate is not None:
             loop = loop.certified(self.terms, settlement.certified, leases.requests, leases.reserved(self.terms))
         if not self.ledger.record([entry], f"lease {number}", settlement.answers):

@@ -5,10 +5,7 @@ It is a set of pure functions of a small, immutable state (:class:`LoopState`). 
     state = state.begin(terms, policy)                              # a new horizon or price batch, if one is due
     batch = state.next_batch(terms, policy, n)                      # requests, prices, missing exposures
     served = serve(batch, catalog, index, users)                    # fairsync.loop.serving: search and guard
-    state, entry = state.record(
-        policy, served.entry, served.sample, served.costs, served.slots, served.certified, served.reached,
-        served.last_relevance,
-    )
+    state, entry = state.record(policy, served)                     # the counts, and what the policy learns
 
 and writes the entry to the ledger. :class:`fairsync.FairRetriever` does all of this in one process. A coordinator does
 the same for front ends that search elsewhere, with leases between `next_batch` and `record`
@@ -47,9 +44,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.ledger import Totals
-    from fairsync.loop.batch import Batch
+    from fairsync.loop.batch import Batch, Outcome
     from fairsync.loop.certificate_state import CertificateState
-    from fairsync.policies import Policy, Sample, Terms
+    from fairsync.policies import Policy, Terms
     from fairsync.promises.certificate import Certified
 
 _log = logging.getLogger(__name__)
@@ -200,36 +197,25 @@ class LoopState:
             self.spending.highest(terms),
         )
 
-    def record(
-        self,
-        policy: Policy,
-        entry: Entry,
-        sample: Sample | None,
-        costs: PromiseCosts | None = None,
-        slots: EligibleSlots | None = None,
-        certified: Certified | None = None,
-        reached: NDArray[np.int64] | None = None,
-        last_relevance: tuple[float, int] | None = None,
-    ) -> tuple[LoopState, Entry]:
+    def record(self, policy: Policy, outcome: Outcome) -> tuple[LoopState, Entry]:
         """Count the answers to some requests; return also the entry as the ledger has to record it.
 
         Parameters
         ----------
         policy
             The policy that makes the prices.
-        entry, sample, costs, slots, certified, reached, last_relevance
-            As :func:`fairsync.loop.serving.serve` returned them. Without costs, those of the horizon are unknown.
-            Without slots, the requests could show what was declared.
+        outcome
+            What they brought. Without costs, those of the horizon are unknown. Without slots, the requests could show
+            what was declared.
         """
-        before = self.progress.totals.requests
-        progress, entry = self.progress.record(entry)
+        before, slots, certificate = self.progress.totals.requests, outcome.slots, self.certificate
+        progress, entry = self.progress.record(outcome.entry)
         if slots is not None and self.price_state.all_slots is None:
             slots = slots.plus(EligibleSlots.declared(before, len(slots.shares)))
-        certificate = self.certificate
-        if certificate is not None and certified is not None:
-            certificate = certificate.after(certified).reaching(reached)
-        price_state = self.price_state.record(policy, entry, sample, costs, slots)
-        spending = self.spending.recorded(last_relevance, certified, progress.totals)
+        if certificate is not None and outcome.certified is not None:
+            certificate = certificate.after(outcome.certified).reaching(outcome.reached)
+        price_state = self.price_state.record(policy, entry, outcome.sample, outcome.costs, slots)
+        spending = self.spending.recorded(outcome.last_relevance, outcome.certified, progress.totals)
         return LoopState(progress, price_state, certificate, self.goal, spending), entry
 
     def certified(

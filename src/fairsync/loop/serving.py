@@ -74,7 +74,8 @@ def serve(
         terms = replace(terms, capacities=np.minimum(terms.capacities, hits.reached))
         searched = float(hits.reached.sum() / len(catalog))
     replaced: Replaced | None = {} if explain else None
-    kept = _keep_promises(batch, terms, catalog, index, users, hits, eligible, fixed, replaced)
+    groups = catalog.group_of.take(hits.rows)
+    kept = _keep_promises(batch, terms, catalog, index, users, hits, groups, eligible, fixed, replaced)
     chosen = kept.hits
     relevance = float(_filled_places(chosen.relevance, chosen, eligible).sum())
     # What the policy learns and what the floors cost is known from full lists. A short one has every eligible item at
@@ -82,7 +83,7 @@ def serve(
     whole = None if eligible is None else _full_lists(hits, k)
     full = _of_requests(hits, whole)
     given = None if fixed is None else fixed.requests if whole is None else fixed.requests[whole]
-    groups = catalog.group_of.take(full.rows)
+    groups = groups if whole is None else groups[whole]
     best = _plain_relevance(k, len(catalog), batch.prices, full, groups) if is_priced else full.relevance[:, :k]
     if given is not None and best is not None:  # what a fixed list gives up is no cost of the floors
         best = np.where(given[:, None], full.relevance[:, :k], best)
@@ -107,8 +108,8 @@ def serve(
         )  # fmt: skip
     entry = Entry(kept.counts, len(users), relevance, cost, kept.forced)
     return ServedBatch(
-        chosen, entry, sample, searched, costs, 0 if slots is None else slots.limited, trace, slots, kept.certified,
-        hits.reached, _last_relevance(terms, best), plain,
+        entry, sample, costs, slots, kept.certified, hits.reached, _last_relevance(terms, best),
+        hits=chosen, searched=searched, limited=0 if slots is None else slots.limited, trace=trace, plain=plain,
     )  # fmt: skip
 
 
@@ -147,6 +148,7 @@ def _keep_promises(
     index: Index,
     users: NDArray[np.floating[Any]],
     hits: Hits,
+    groups: NDArray[np.int32],
     eligible: Eligibility | None,
     fixed: FixedList | None,
     replaced: Replaced | None,
@@ -158,7 +160,7 @@ def _keep_promises(
         return search_eligible(index, users[i : i + 1], prices, n, own)
 
     chosen, forced = Hits(hits.rows[:, : batch.k], hits.relevance[:, : batch.k]), 0
-    shown, counts = _count(chosen, catalog, terms, eligible)
+    shown, counts = _count(_filled_places(groups[:, : batch.k], chosen, eligible), terms, catalog.n_groups)
     certificate = batch.certificate
     limits = None if batch.highest is None else PriceLimits.of(batch.highest)
     if batch.keeps_floors:
@@ -170,7 +172,8 @@ def _keep_promises(
                     batch.forecast, replaced, None if fixed is None else fixed.requests, batch.promise_prices,
                     certificate, batch.room, limits,
                 )  # fmt: skip
-                shown, counts = _count(chosen, catalog, terms, eligible)
+                rows = _filled_places(chosen.rows, chosen, eligible)
+                shown, counts = _count(catalog.group_of.take(rows), terms, catalog.n_groups)
             elif certificate is not None and shown is not None:
                 certificate = shown.taken_from(certificate)
     if certificate is None:
@@ -179,17 +182,14 @@ def _keep_promises(
     return _Kept(chosen, counts, forced, Certified(certificate, shown, None if limits is None else limits.refused))
 
 
-def _count(
-    chosen: Hits, catalog: Catalog, terms: Terms, eligible: Eligibility | None
-) -> tuple[Shown | None, NDArray[np.int64]]:
+def _count(atoms: NDArray[np.integer], terms: Terms, n_atoms: int) -> tuple[Shown | None, NDArray[np.int64]]:
     """Return the atoms of the candidates of some requests, and (P,) the exposures of each promise.
 
     There can be a thousand times as many atoms as candidates: those without any are left out. If promise p is atom p,
     None stands for the atoms.
     """
-    atoms = catalog.group_of.take(_filled_places(chosen.rows, chosen, eligible)).ravel()
     if terms.membership is None:
-        return None, np.bincount(atoms, minlength=catalog.n_groups)
+        return None, np.bincount(atoms.ravel(), minlength=n_atoms)
     shown = Shown.of_atoms(atoms)
     return shown, shown.exposures(terms.membership)
 

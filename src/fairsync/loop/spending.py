@@ -92,7 +92,7 @@ class Spending:
         Parameters
         ----------
         last_relevance, certified
-            As :func:`fairsync.loop.serving.serve` returned them.
+            As in :class:`fairsync.loop.batch.Outcome`.
         totals
             The totals of the horizon after these requests.
         """
