@@ -512,7 +512,7 @@ class FairRetriever(NoCopies, Closable):
                 made._state,
                 price_state=saved.prices.price_state,
                 spending=saved.prices.spending,
-                goal=terms_in_force(terms, None, saved.prices.spending),
+                in_force=terms_in_force(terms, None, saved.prices.spending),
             )
         else:
             made._state = saved.prices.restored(made.policy, made.terms, made._state)
