@@ -18,7 +18,7 @@ from fairsync.catalog.names import are_words, is_name
 from fairsync.coordination.lease import Settlement
 from fairsync.errors import InvalidInputError, LostLeaseError, RepeatedRequestError
 from fairsync.ledger import Entry
-from fairsync.loop.serving import make_sample
+from fairsync.loop.samples import make_sample
 from fairsync.search import Hits
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_users
-from fairsync.loop.serving import make_sample
+from fairsync.loop.samples import make_sample
 from fairsync.policies import Feedback
 
 if TYPE_CHECKING:

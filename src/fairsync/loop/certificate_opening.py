@@ -130,5 +130,5 @@ def terms_in_force(terms: Terms, certificate: CertificateState | None, spending:
 
 
 def concession_of(certificate: CertificateState | None) -> Concession | None:
-    """Return what floors have given up for others; None if that is nothing."""
+    """Return by how much floors have given way to others; None if they have not."""
     return None if certificate is None else certificate.concession

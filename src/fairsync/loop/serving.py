@@ -15,8 +15,9 @@ from fairsync.explain.trace import BatchTrace
 from fairsync.guard.price_limits import PriceLimits
 from fairsync.ledger import Entry
 from fairsync.loop.batch import Batch, ServedBatch
+from fairsync.loop.plain_lists import last_relevance, plain_relevance, plain_sums
 from fairsync.loop.promise_costs import PromiseCosts, given_up_by_group, given_up_by_promise
-from fairsync.policies import Sample, Terms
+from fairsync.loop.samples import priced_sample
 from fairsync.policies.base import NO_CAP
 from fairsync.promises.certificate import Certified, prune
 from fairsync.promises.shown import Shown
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog
     from fairsync.cold_start.fixed_list import FixedList
     from fairsync.explain.trace import Replaced
+    from fairsync.policies import Terms
     from fairsync.search import Index
     from fairsync.search.eligibility import Eligibility
 
@@ -82,14 +84,14 @@ def serve(
     # any prices, so that it costs nothing.
     whole = None if eligible is None else _full_lists(hits, k)
     full = _of_requests(hits, whole)
-    given = None if fixed is None else fixed.requests if whole is None else fixed.requests[whole]
+    fixed_here = None if fixed is None else fixed.requests if whole is None else fixed.requests[whole]
     groups = groups if whole is None else groups[whole]
-    best = _plain_relevance(k, len(catalog), batch.prices, full, groups) if is_priced else full.relevance[:, :k]
-    if given is not None and best is not None:  # what a fixed list gives up is no cost of the floors
-        best = np.where(given[:, None], full.relevance[:, :k], best)
+    best = plain_relevance(k, len(catalog), batch.prices, full, groups) if is_priced else full.relevance[:, :k]
+    if fixed_here is not None and best is not None:  # what a fixed list gives up is no cost of the floors
+        best = np.where(fixed_here[:, None], full.relevance[:, :k], best)
     plain, cost = None, float("nan")
     if best is not None:
-        plain, total = _plain_sums(best, hits, whole)
+        plain, total = plain_sums(best, hits, whole)
         cost = max(total - relevance, 0.0)  # rounding can make it slightly negative
     if kept.forced or is_priced or batch.terms.list_limits is not None:
         costs = _costs(batch, catalog, _of_requests(chosen, whole), kept.counts, best)
@@ -97,7 +99,7 @@ def serve(
         costs = PromiseCosts.zero(len(kept.counts))
     sample = None
     if batch.watched and full.rows.shape[1] > k and len(full.rows):
-        sample = _priced_sample(k, groups, full, batch.prices_by_promise, given)
+        sample = priced_sample(k, groups, full, batch.prices_by_promise, fixed_here)
     slots = None if eligible is None else _eligible_slots(batch, catalog, eligible, hits.reached)
     trace = None
     if replaced is not None:
@@ -108,7 +110,7 @@ def serve(
         )  # fmt: skip
     entry = Entry(kept.counts, len(users), relevance, cost, kept.forced)
     return ServedBatch(
-        entry, sample, costs, slots, kept.certified, hits.reached, _last_relevance(terms, best),
+        entry, sample, costs, slots, kept.certified, hits.reached, last_relevance(terms, best),
         hits=chosen, searched=searched, limited=0 if slots is None else slots.limited, trace=trace, plain=plain,
     )  # fmt: skip
 
@@ -210,20 +212,6 @@ def _of_requests(hits: Hits, requests: NDArray[np.bool_] | None) -> Hits:
     return hits if requests is None else Hits(hits.rows[requests], hits.relevance[requests])
 
 
-def _plain_sums(
-    best: NDArray[np.float64], hits: Hits, whole: NDArray[np.bool_] | None
-) -> tuple[NDArray[np.float64], float]:
-    """Return (n,) the relevance of each request without prices, and the sum, from the full lists and the short ones."""
-    plain: NDArray[np.float64] = best.sum(axis=1)
-    if whole is None:
-        return plain, float(best.sum())
-    short = hits.relevance[~whole]
-    short = np.where(np.isfinite(short), short, 0.0)
-    of_all = np.empty(len(whole))
-    of_all[whole], of_all[~whole] = plain, short.sum(axis=1)
-    return of_all, float(best.sum()) + float(short.sum())
-
-
 def _needs_guard(
     batch: Batch, terms: Terms, shown: Shown | None, counts: NDArray[np.int64], requests: int
 ) -> tuple[bool, NDArray[np.int64] | None]:
@@ -282,26 +270,6 @@ def _filled(
     return Hits(rows, relevance)
 
 
-def make_sample(k: int, groups: NDArray[np.int32], hits: Hits, prices: NDArray[np.float64] | None = None) -> Sample:
-    """Return the part of the lists that a policy may see: groups and relative relevance, no items."""
-    beyond_last = hits.relevance - hits.relevance[:, k - 1, None]
-    within = np.minimum(np.maximum(beyond_last, -1e30), 1e30)  # the range of float32
-    if hits.rows[:, -1].min(initial=0) < 0:  # there was no further item
-        within[hits.rows < 0] = -np.inf
-    return Sample(groups.astype(np.intp), within.astype(np.float32), prices)
-
-
-def _priced_sample(
-    k: int, groups: NDArray[np.int32], hits: Hits, prices: NDArray[np.float64], fixed: NDArray[np.bool_] | None
-) -> Sample | None:
-    """Return the sample without the requests that have a fixed list, which prices did not make."""
-    if fixed is None:
-        return make_sample(k, groups, hits, prices)
-    if fixed.all():
-        return None
-    return make_sample(k, groups[~fixed], Hits(hits.rows[~fixed], hits.relevance[~fixed]), prices)
-
-
 def _too_few(hits: Hits, k: int, n_items: int) -> FairSyncError:
     if hits.reached is not None:
         return BackendUnavailableError(
@@ -309,33 +277,6 @@ def _too_few(hits: Hits, k: int, n_items: int) -> FairSyncError:
             " ask again when more of the shards are up."
         )
     return FairSyncError(f"The policy masked too many groups: fewer than k = {k} items were left.")
-
-
-def _plain_relevance(
-    k: int, n_items: int, prices: NDArray[np.float64], hits: Hits, groups: NDArray[np.int32]
-) -> NDArray[np.float64] | None:
-    """Return (n, k) upper bounds of the relevance that the candidates would have had without prices; None if unknown.
-
-    The best k items may lie outside the list. An item outside has at most the list's last score plus the highest
-    price, so that this value takes the place of lower ones. The bound is tight where the prices suit the data.
-    """
-    width = hits.rows.shape[1]
-    highest = float(prices.max())
-    if width == k < n_items or highest == np.inf:  # the list says nothing about masked items
-        return None
-    best = np.partition(hits.relevance, width - k, axis=1)[:, width - k :]
-    if width < n_items:
-        # -inf where the list has an empty place at its end: then there is no item outside.
-        last = hits.relevance[:, -1] - prices[groups[:, -1]]
-        np.maximum(best, (last + highest)[:, None], out=best)
-    return best
-
-
-def _last_relevance(terms: Terms, best: NDArray[np.float64] | None) -> tuple[float, int] | None:
-    """Return the mean relevance of the last candidate of full lists, and their number, if some promise has a limit."""
-    if terms.max_prices is None or best is None or not best.size:
-        return None
-    return float(best.min(axis=1).mean()), len(best)
 
 
 def _costs(
