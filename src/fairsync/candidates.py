@@ -257,9 +257,12 @@ class Candidates:
         :meth:`fairsync.cold_start.fixed_list.FixedList.places`.
         """
         if not (relevance[:, 1:] < relevance[:, :-1]).all():  # without prices they are sorted as they come
-            best_first = np.lexsort((rows if catalog.rank is None else catalog.rank[rows], -relevance))
-            in_order = (np.arange(len(rows))[:, None], best_first)
-            rows, relevance = rows[in_order], relevance[in_order]
+            best_first, found = np.argsort(-relevance, axis=1), relevance
+            relevance = np.take_along_axis(found, best_first, axis=1)
+            if not (relevance[:, 1:] < relevance[:, :-1]).all():  # there are ties, which is rare
+                best_first = np.lexsort((rows if catalog.rank is None else catalog.rank[rows], -found))
+                relevance = np.take_along_axis(found, best_first, axis=1)
+            rows = np.take_along_axis(rows, best_first, axis=1)
         if places is not None:
             order = places(rows)
             rows, relevance = np.take_along_axis(rows, order, axis=1), np.take_along_axis(relevance, order, axis=1)

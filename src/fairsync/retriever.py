@@ -251,16 +251,7 @@ class FairRetriever(NoCopies, Closable):
                 here = slice(start, start + batch.requests)
                 places = here if counted is None else counted[here]
                 served = self._serve(batch, vectors, places, rules, fixed, explained if explain else None)
-                state, entry = state.record(
-                    policy,
-                    served.entry,
-                    served.sample,
-                    served.costs,
-                    served.slots,
-                    served.certified,
-                    served.reached,
-                    served.last_relevance,
-                )
+                state, entry = state.record(policy, served)
                 rows[places], relevance[places] = served.hits.rows, served.hits.relevance
                 searched[places] = served.searched
                 plain[places] = np.nan if served.plain is None else served.plain
@@ -521,7 +512,7 @@ class FairRetriever(NoCopies, Closable):
                 made._state,
                 price_state=saved.prices.price_state,
                 spending=saved.prices.spending,
-                goal=terms_in_force(terms, None, saved.prices.spending),
+                in_force=terms_in_force(terms, None, saved.prices.spending),
             )
         else:
             made._state = saved.prices.restored(made.policy, made.terms, made._state)

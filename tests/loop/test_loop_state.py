@@ -9,6 +9,7 @@ from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_users
 from fairsync.ledger import Entry, MemoryLedger, Totals
+from fairsync.loop.batch import Outcome
 from fairsync.loop.loop_state import LoopState
 from fairsync.loop.progress import Progress
 from fairsync.loop.serving import serve
@@ -38,7 +39,7 @@ def test_it_is_the_whole_retriever() -> None:
         state = state.begin(terms, policy)
         batch = state.next_batch(terms, policy, 5)
         served = serve(batch, world.catalog, index, vectors[start : start + batch.requests])
-        state, entry = state.record(policy, served.entry, served.sample)
+        state, entry = state.record(policy, served)
         ledger.record([entry])
         found += served.hits.rows.tolist()
         start += batch.requests
@@ -67,7 +68,7 @@ def test_a_batch_stays_within_price_batch_and_horizon(
     terms, policy = make_terms(TWO, 1, 0, 10, 4), NoPolicy()
     state = opened(terms)
     for _ in range(recorded):
-        state, _entry = state.begin(terms, policy).record(policy, A, None)
+        state, _entry = state.begin(terms, policy).record(policy, Outcome(A))
     batch = state.begin(terms, policy).next_batch(terms, policy, n, leased=leased)
     assert (batch.requests, batch.left) == (requests, left)
 
@@ -86,14 +87,14 @@ def test_a_new_horizon_waits_for_leases() -> None:
     assert state.begin(terms, policy, leased=1) is state
     begun = state.begin(terms, policy)
     assert (begun.progress.totals.requests, begun.progress.opens_horizon) == (0, True)
-    _, entry = begun.record(policy, A, None)
+    _, entry = begun.record(policy, Outcome(A))
     assert entry.opens_horizon
 
 
 def test_a_state_is_immutable() -> None:
     terms, policy = make_terms(TWO, 1, 0, 10, 1), make_policy("fairsync")
     state = LoopState.open(terms, policy, Totals.zero(2))
-    first, second = (state.record(policy, A, None)[0].begin(terms, policy) for _ in range(2))
+    first, second = (state.record(policy, Outcome(A))[0].begin(terms, policy) for _ in range(2))
     assert state.progress.totals.requests == 0
     assert first.price_state.prices.tolist() == second.price_state.prices.tolist()
     assert first.price_state.version == state.price_state.version + 1

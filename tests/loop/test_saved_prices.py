@@ -218,4 +218,4 @@ def test_prices_that_an_earlier_version_saved_without_limits_can_be_read() -> No
     policy, terms = Guaranteed(), Terms(np.array([5, 5]), np.array([2, 2]), k=2, horizon=10, batch_size=1)
     saved = SavedPrices.of(terms, LoopState.open(terms, policy, Totals.zero(2)))
     data = replace(saved, spending=None).dump(policy)  # type: ignore[arg-type]
-    assert SavedPrices.load(policy, data).spending.asked(terms) is terms
+    assert SavedPrices.load(policy, data).spending.affordable(terms) is terms

@@ -297,7 +297,7 @@ def test_floors_that_gave_way_are_saved_at_once(limited: dict[str, Any], tmp_pat
     second.retrieve(users_near(11))  # the last one is of the next horizon, in which nothing is given up yet
     second.ledger.close()
     with distant(**limited) as third:
-        assert state_of(third).spending.given_up == Spending().given_up
+        assert state_of(third).spending.given_way == Spending().given_way
         assert third.report().requests == 1
 
 

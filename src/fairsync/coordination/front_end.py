@@ -337,25 +337,31 @@ class FrontEnd(NoCopies, Closable):
         """Settle a lease; return its answers, with the saved answer for each request that was answered before."""
         rows, relevance, request_ids = served.hits.rows, served.hits.relevance, part.request_ids
         found, answers = part.candidates(opened, served)
-        entry, searched = served.entry, opened.searched
-        membership = lease.batch.terms.membership
-        sample, slots = items.sample_for(membership, served.sample), items.slots_for(membership, served.slots)
-        certified = items.certified_for(lease.batch, served)
+        membership, searched = lease.batch.terms.membership, opened.searched
+        settlement = Settlement(
+            served.entry,
+            items.sample_for(membership, served.sample),
+            served.costs,
+            items.slots_for(membership, served.slots),
+            items.certified_for(lease.batch, served),
+            last_relevance=served.last_relevance,
+            answers=answers,
+        )
         while True:
             try:
-                self.coordinator.settle(
-                    lease.number,
-                    Settlement(entry, sample, answers, slots, certified, served.costs, served.last_relevance),
-                )
+                self.coordinator.settle(lease.number, settlement)
             except RepeatedRequestError as error:  # another front end has answered and counted some of them meanwhile
                 again = [i for i, request_id in enumerate(request_ids) if request_id in error.request_ids]
                 there = rows[again] >= 0  # a short list has empty places
                 counts = np.bincount(searched.group_of[rows[again][there]], minlength=searched.n_groups)
                 by_promise = counts if items.atoms is None else items.atoms.membership.exposures(counts)
-                entry = entry.without(by_promise, float(relevance[again][there].sum()), len(again))
-                certified = items.certified_for(lease.batch, served, counts)
                 saved = self._saved_answers(error.request_ids, part.k)
-                answers = {request_id: answer for request_id, answer in answers.items() if request_id not in saved}
+                settlement = replace(
+                    settlement,
+                    entry=settlement.entry.without(by_promise, float(relevance[again][there].sum()), len(again)),
+                    certified=items.certified_for(lease.batch, served, counts),
+                    answers={name: answer for name, answer in settlement.answers.items() if name not in saved},
+                )
                 found = with_saved(found, saved, request_ids)
             else:
                 return found

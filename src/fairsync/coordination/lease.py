@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from fairsync.loop.batch import Outcome
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fairsync.eligibility.eligible_slots import EligibleSlots
-    from fairsync.ledger import Entry
     from fairsync.loop.batch import Batch
-    from fairsync.loop.promise_costs import PromiseCosts
-    from fairsync.policies import Sample
-    from fairsync.promises.certificate import Certified
 
 
 @dataclass(frozen=True)
@@ -33,33 +30,13 @@ class Lease:
 
 
 @dataclass(frozen=True)
-class Settlement:
-    """What a front end reports of the requests of a lease.
+class Settlement(Outcome):
+    """What a front end reports of the requests of a lease: what they brought, in the atoms of the coordinator.
 
     Attributes
     ----------
-    entry : Entry
-        Their counts, for the ledger.
-    sample : Sample or None
-        Lists from which the policy learns.
     answers : dict
         Answers to save with the counts, by request id.
-    slots : EligibleSlots or None
-        What the requests could show, from which the guard forecasts what later ones can show; None if that is what was
-        declared.
-    certified : Certified or None
-        The certificate after these requests; None if promises do not overlap.
-    costs : PromiseCosts or None
-        Subsidies and costs of each group; None if they were not measured.
-    last_relevance : tuple or None
-        The mean relevance of the last candidate of plain retrieval, the unit of the highest prices of promises, and the
-        number of full lists; None if it is not known.
     """
 
-    entry: Entry
-    sample: Sample | None = None
-    answers: Mapping[str, bytes] = field(default_factory=dict)
-    slots: EligibleSlots | None = None
-    certified: Certified | None = None
-    costs: PromiseCosts | None = None
-    last_relevance: tuple[float, int] | None = None
+    answers: Mapping[str, bytes] = field(default_factory=dict, kw_only=True)

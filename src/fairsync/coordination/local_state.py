@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fairsync.catalog.groups import Groups
 from fairsync.coordination.lease_table import LeaseTable
-from fairsync.coordination.targets import counted_since, has_other_shape, target_terms
+from fairsync.coordination.target_terms import counted_since, has_other_shape, target_terms
 from fairsync.errors import InvalidInputError, LostLeaseError
 from fairsync.inputs import check_k
 from fairsync.ledger.labels import check_labels, save_labels
@@ -52,7 +52,7 @@ class LocalState:
     lease_seconds
         Seconds after which an open lease expires.
     spending
-        What promises may cost, and which floors have been given up for that in the horizon under way.
+        What promises may cost, and which floors have given way to that in the horizon under way.
     allow_infeasible
         Whether to continue where floors can no longer be met.
     clock
@@ -119,14 +119,9 @@ class LocalState:
         if number not in self.leases.open and self.terms.caps is not None:
             self._refuse(number)
             return None
-        loop, entry = self.loop.record(
-            self.policy,
-            entry,
-            settlement.sample,
-            self._fitting(settlement.costs),
-            settlement.slots,
-            last_relevance=settlement.last_relevance,
-        )
+        # The certificate is for this lease alone: `certified` puts it beside those that are open.
+        counted = replace(settlement, entry=entry, costs=self._fitting(settlement.costs), certified=None)
+        loop, entry = self.loop.record(self.policy, counted)
         if loop.certificate is not None:
             loop = loop.certified(self.terms, settlement.certified, leases.requests, leases.reserved(self.terms))
         if not self.ledger.record([entry], f"lease {number}", settlement.answers):
@@ -198,16 +193,16 @@ class LocalState:
                 "these caps leave too few items outside them to fill lists with, so that every slot has to be counted:"
                 " make them while no lease is open."
             )
-        progress, asked, leased = loop.progress, loop.spending.asked(terms), self.leases.requests
+        progress, affordable, leased = loop.progress, loop.spending.affordable(terms), self.leases.requests
         if loop.certificate is not None:
             reserved = self.leases.reserved(terms)
-            certificate = open_certificate(progress, asked, self.loop.certificate, leased, reserved)
+            certificate = open_certificate(progress, affordable, self.loop.certificate, leased, reserved)
             if certificate is None:
                 raise cannot_be_kept(terms, progress.totals)
             return replace(loop, certificate=certificate)
         if self.policy.keeps_floors:
             totals = replace(progress.totals, requests=progress.totals.requests + leased)
-            check_reachable(asked, totals, keeps_floors=True, is_over=False)
+            check_reachable(affordable, totals, keeps_floors=True, is_over=False)
         return loop
 
     def set_targets(

@@ -18,7 +18,7 @@ from fairsync.catalog.names import are_words, is_name
 from fairsync.coordination.lease import Settlement
 from fairsync.errors import InvalidInputError, LostLeaseError, RepeatedRequestError
 from fairsync.ledger import Entry
-from fairsync.loop.serving import make_sample
+from fairsync.loop.samples import make_sample
 from fairsync.search import Hits
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _record(
     answers, membership = _answers(lists, items, coordinator.k), coordinator.terms.membership
     shown = None if membership is None else items.shown_for(membership, _all_rows(lists))
     try:
-        counted = coordinator.settle(number, Settlement(entry, sample, answers, certified=shown))
+        counted = coordinator.settle(number, Settlement(entry, sample, certified=shown, answers=answers))
     except LostLeaseError:  # there are caps; but these lists were shown
         known = coordinator.answers(list(answers))
         if known:

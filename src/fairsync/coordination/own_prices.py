@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fairsync.coordination.targets import has_other_shape
+from fairsync.coordination.target_terms import has_other_shape
 from fairsync.loop.loop_state import LoopState
 from fairsync.loop.price_state import PriceState
 from fairsync.loop.spending import NO_LIMITS
@@ -75,7 +75,7 @@ class OwnPrices:
         if self.is_due(terms, horizon):
             self._step(terms, progress.totals, horizon)
         return self.price_state.batch(
-            self.spending.asked(terms),
+            self.spending.affordable(terms),
             self.policy,
             batch.requests,
             batch.missing,

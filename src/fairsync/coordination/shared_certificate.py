@@ -108,7 +108,7 @@ class SharedCertificate:
         batch: Batch,
         progress: Progress,
         open_: Mapping[int, int],
-        asked: Terms,
+        affordable: Terms,
     ) -> Batch | None:
         """Return a batch with its part of certificate and caps; None if it has to wait.
 
@@ -120,8 +120,8 @@ class SharedCertificate:
             The lease to grant.
         progress, open_
             The counts of the horizon, and the requests of each open lease.
-        asked
-            The promise without floors that are given up.
+        affordable
+            The promise without floors that give way.
         """
         terms = batch.terms
         if not batch.requests:
@@ -131,7 +131,7 @@ class SharedCertificate:
             return self.under_budget(batch)
         allowances = {one: self.budget.reserved(one, n, terms) for one, n in open_.items()}
         room = progress.room(terms, sum(allowances.values(), np.zeros_like(terms.floors)))
-        plan = self._certify(asked, progress, room, batch, is_alone=not open_)
+        plan = self._certify(affordable, progress, room, batch, is_alone=not open_)
         if plan is None:
             return None
         shared = share_out(new_number(), terms, plan, room, granted, allowances, (number, batch.requests))

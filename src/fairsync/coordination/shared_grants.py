@@ -70,8 +70,8 @@ def _grant(transaction: Transaction, view: SharedView, number: int, n: int, seco
         granted = replace(leases, issued=number - 1).grant(batch)
         lease = None if granted is None else granted[1].batch
     else:
-        asked = view.prices.spending.asked(view.terms)
-        lease = view.certificate.grant(transaction, number, batch, rows.progress, leases.open, asked)
+        affordable = view.prices.spending.affordable(view.terms)
+        lease = view.certificate.grant(transaction, number, batch, rows.progress, leases.open, affordable)
     if lease is not None:
         rows.grant(transaction, number, batch.requests, seconds, view.key)
     return lease

@@ -60,7 +60,7 @@ def join_ledger(
     promises
         The promises over a horizon, if they may overlap.
     spending
-        What promises may cost, and which floors this coordinator has given up for that in the horizon under way.
+        What promises may cost, and which of its floors have given way to that in the horizon under way.
     """
     view = SharedView(ledger, groups, terms, policy, resolve)
     view.prices.spending = spending

@@ -32,7 +32,7 @@ from fairsync.catalog.groups import Groups
 from fairsync.coordination.local_state import extended_groups
 from fairsync.coordination.shared_grants import grant_lease
 from fairsync.coordination.shared_queries import CLOSE
-from fairsync.coordination.targets import counted_since, target_terms
+from fairsync.coordination.target_terms import counted_since, target_terms
 from fairsync.errors import InvalidInputError
 from fairsync.ledger.audit import append_audit
 from fairsync.loop.certificate_opening import cannot_be_kept, check_caps
@@ -205,8 +205,11 @@ class SharedState:
         left = progress.left(terms) - rows.leases.requests
         if left <= 0 and not open_:  # the horizon is over
             progress, left = progress.restart(), terms.horizon
-        asked = self._view.prices.spending.under(terms).asked(terms)
-        if find_certificate(asked, progress.certain_missing(asked), progress.room(terms, reserved), left) is not None:
+        affordable = self._view.prices.spending.under(terms).affordable(terms)
+        if (
+            find_certificate(affordable, progress.certain_missing(affordable), progress.room(terms, reserved), left)
+            is not None
+        ):
             return True
         if open_ and may_wait:
             return False
@@ -248,10 +251,10 @@ class SharedState:
                     return True
                 latest = self.ledger.open_horizon(transaction, restart_at)
             totals, open_ = latest.totals.grown(aim.n_columns), rows.leases.open
-            given_up = None if restart_at is not None else view.prices.spending.too_dear
+            too_dear = None if restart_at is not None else view.prices.spending.too_dear
             terms = target_terms(
                 self.terms, totals, rows.leases.requests, aim,
-                lambda aim: certificate.budget.all_reserved(open_, aim), certificate.plan, given_up,
+                lambda aim: certificate.budget.all_reserved(open_, aim), certificate.plan, too_dear,
             )  # fmt: skip
             view.write_terms(transaction, aim.groups, terms, rows, selections=aim.selections)
             planned = terms.certificate

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from fairsync.search.eligibility import Eligibility
 
 
-_BLOCK = 1 << 15  # atoms whose plan stays in cache
-
-
 def needs_guard(
     terms: Terms,
     missing: Counts,
@@ -72,23 +69,11 @@ def needs_guard(
         return True
     # If even lists that serve nothing of the certificate leave it one, no list can break it but by its caps.
     if room is None and terms.list_limits is None:
-        return not is_deliverable(plan, left - requests, terms)
+        return not can_be_met(plan, left - requests, terms)
     live = LiveCertificate(terms, plan, missing, room)
     if not live.is_deliverable(left - requests):
         return True
     return room is not None and bool(len(live.over_cap(Shown.in_all(given) if shown is None else shown)))
-
-
-def is_deliverable(plan: Counts, left: int, terms: Terms) -> bool:
-    """Return whether ``left`` requests can deliver a plan, where there are neither caps nor list limits."""
-    total, most = 0, 0
-    for start in range(0, len(plan), _BLOCK):  # both in one pass: there can be a million atoms
-        part = plan[start : start + _BLOCK]
-        total, most = total + int(part.sum()), max(most, int(part.max()))
-    if total > left * terms.k:
-        return False
-    # As a rule every atom can be shown in every list, and is planned less often: this saves a comparison of all atoms.
-    return most <= left * terms.least_capacity or bool((plan <= left * terms.capacities).all())
 
 
 def overshoots(missing: Counts, promise_prices: Floats, given: Counts) -> bool:

@@ -167,7 +167,7 @@ class LiveCertificate:
             self.room = np.maximum(self.room - given, 0)
             self.keep_caps()
 
-    def give_up(self, left: int) -> None:
+    def limit_missing(self, left: int) -> None:
         """Limit what floors miss to the slots of ``left`` requests, after requests with fewer than k candidates."""
         self.missing = np.minimum(self.missing, left * self.terms.k)
 

@@ -107,7 +107,7 @@ class OverlapGuard:
                 too_dear = self.limits.too_dear(before, rows, relevance, chosen)
                 if too_dear is not None:
                     self.certificate = before
-                    self.limits.give_up(before, too_dear)
+                    self.limits.give_way(before, too_dear)
                     continue
             if self.replaced is not None:
                 self.replaced[i] = rows.copy(), relevance.copy()
@@ -165,7 +165,7 @@ class OverlapGuard:
             return False
         if is_fine(self.certificate):
             return True
-        self.certificate.give_up(self.left + 1)
+        self.certificate.limit_missing(self.left + 1)
         self.certificate.prune()
         if is_fine(self.certificate):
             return True

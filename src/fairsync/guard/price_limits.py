@@ -29,22 +29,22 @@ class PriceLimits:
     ----------
     highest : numpy.ndarray
         (P,) the limits, inf where there is none.
-    given_up : numpy.ndarray
+    given_way : numpy.ndarray
         (P,) the floors that have left the certificate in these requests.
     """
 
     highest: Floats
-    given_up: NDArray[np.bool_]
+    given_way: NDArray[np.bool_]
 
     @classmethod
     def of(cls, highest: Floats) -> PriceLimits:
-        """Return limits of which nothing is given up yet."""
+        """Return limits to which no floor has given way yet."""
         return cls(highest, np.zeros(len(highest), dtype=bool))
 
     @property
     def refused(self) -> NDArray[np.bool_] | None:
         """The floors that have left the certificate; None if there are none."""
-        return self.given_up if self.given_up.any() else None
+        return self.given_way if self.given_way.any() else None
 
     def too_dear(
         self, certificate: LiveCertificate, rows: NDArray[np.int64], relevance: Floats, chosen: OpenList
@@ -72,15 +72,15 @@ class PriceLimits:
             if certificate.plan[atom] <= 0:
                 continue
             payers = certificate.links.of_atom(atom)
-            payers = payers[(certificate.missing[payers] > 0) & ~self.given_up[payers]]
+            payers = payers[(certificate.missing[payers] > 0) & ~self.given_way[payers]]
             if certain is not None:
                 payers = payers[certain[payers]]
             if len(payers) and one > float(self.highest[payers].sum()):
                 found[payers] = True
         return found if found.any() else None
 
-    def give_up(self, certificate: LiveCertificate, floors: NDArray[np.bool_]) -> None:
+    def give_way(self, certificate: LiveCertificate, floors: NDArray[np.bool_]) -> None:
         """Lower a certificate to what it needs without some floors."""
-        self.given_up |= floors
-        missing = np.where(self.given_up, 0, certificate.missing)
+        self.given_way |= floors
+        missing = np.where(self.given_way, 0, certificate.missing)
         certificate.lower(certificate.plan - prune(certificate.terms, certificate.plan, missing))

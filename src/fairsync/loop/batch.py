@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,50 +87,61 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class ServedBatch:
-    """The candidates of a batch, and what the ledger and the policy have to know of them.
+class Outcome:
+    """What requests brought: counts for the ledger, and what policy, guard and limits on prices have to know of them.
 
     Attributes
     ----------
-    hits : Hits
-        (n, k) candidates.
     entry : Entry
         Counts for the ledger.
     sample : Sample or None
-        Lists for the policy, if it watches.
-    searched : float
-        Share of the catalog that was searched.
+        Lists from which the policy learns.
     costs : PromiseCosts or None
         Subsidies and costs of each group; None if they were not measured.
-    limited : int
-        Requests that could not show what floors count on, because of what they excluded or required.
-    trace : BatchTrace or None
-        What the requests can be explained from, if that was asked for.
     slots : EligibleSlots or None
-        What the requests could show; None if that is what was declared.
+        What the requests could show, from which the guard forecasts what later ones can show; None if that is what was
+        declared.
     certified : Certified or None
         The certificate after these requests; None if promises do not overlap.
     reached : numpy.ndarray or None
         (A,) the items of each atom that were within reach; None for all.
     last_relevance : tuple or None
-        The mean relevance of the last candidate of plain retrieval, or an upper bound, and the number of full lists;
-        None if there is none, or no promise has a highest price.
-    plain : numpy.ndarray or None
-        (n,) relevance of the candidates of plain retrieval, or an upper bound; None if it is unknown.
+        The mean relevance of the last candidate of plain retrieval, or an upper bound: the unit of the highest prices
+        of promises. With it, the number of full lists. None if there is none, or no promise has a highest price.
     """
 
-    hits: Hits
     entry: Entry
-    sample: Sample | None
-    searched: float = 1.0
+    sample: Sample | None = None
     costs: PromiseCosts | None = None
-    limited: int = 0
-    trace: BatchTrace | None = None
     slots: EligibleSlots | None = None
     certified: Certified | None = None
     reached: NDArray[np.int64] | None = None
     last_relevance: tuple[float, int] | None = None
-    plain: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class ServedBatch(Outcome):
+    """The candidates of a batch, and what the requests brought.
+
+    Attributes
+    ----------
+    hits : Hits
+        (n, k) candidates.
+    searched : float
+        Share of the catalog that was searched.
+    limited : int
+        Requests that could not show what floors count on, because of what they excluded or required.
+    trace : BatchTrace or None
+        What the requests can be explained from, if that was asked for.
+    plain : numpy.ndarray or None
+        (n,) relevance of the candidates of plain retrieval, or an upper bound; None if it is unknown.
+    """
+
+    hits: Hits = field(kw_only=True)
+    searched: float = field(default=1.0, kw_only=True)
+    limited: int = field(default=0, kw_only=True)
+    trace: BatchTrace | None = field(default=None, kw_only=True)
+    plain: NDArray[np.float64] | None = field(default=None, kw_only=True)
 
 
 def uncounted_batch(requests: int, k: int, catalog: Catalog) -> Batch:

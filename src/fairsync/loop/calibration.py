@@ -9,7 +9,7 @@ import numpy as np
 
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_users
-from fairsync.loop.serving import make_sample
+from fairsync.loop.samples import make_sample
 from fairsync.policies import Feedback
 
 if TYPE_CHECKING:
@@ -34,7 +34,12 @@ def calibrate(
     vectors = check_users(past_users, catalog)[-policy.memory :]
     if len(vectors) == 0:
         raise InvalidInputError("past_users is empty: give at least one past request.")
-    totals, price_state, spending, terms = state.progress.totals, state.price_state, state.spending, state.goal or terms
+    totals, price_state, spending, terms = (
+        state.progress.totals,
+        state.price_state,
+        state.spending,
+        state.in_force or terms,
+    )
     zeros = np.zeros_like(totals.exposures)
     left, exposures = state.progress.left(terms), totals.exposures
     if left <= 0:  # the horizon is over: calibrate for the next one

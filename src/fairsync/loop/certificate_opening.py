@@ -120,13 +120,15 @@ def cannot_be_kept(terms: Terms, totals: Totals) -> InvalidInputError:
 
 
 def terms_in_force(terms: Terms, certificate: CertificateState | None, spending: Spending) -> Terms | None:
-    """Return the terms without what floors have given up; None if that is nothing."""
-    asked, concession = spending.asked(terms), concession_of(certificate)
+    """Return the terms less the exposures by which floors give way; None if there are none."""
+    affordable, concession = spending.affordable(terms), concession_of(certificate)
     if concession is not None:
-        asked = replace(asked, floors=np.maximum(asked.floors - grow(concession.shortfall, len(terms.floors)), 0))
-    return None if asked is terms else asked
+        affordable = replace(
+            affordable, floors=np.maximum(affordable.floors - grow(concession.shortfall, len(terms.floors)), 0)
+        )
+    return None if affordable is terms else affordable
 
 
 def concession_of(certificate: CertificateState | None) -> Concession | None:
-    """Return what floors have given up for others; None if that is nothing."""
+    """Return by how much floors have given way to others; None if they have not."""
     return None if certificate is None else certificate.concession

@@ -45,8 +45,8 @@ class CertificateState:
     renewed_at : int
         Requests that were left when the plan was last renewed.
     concession, opening_concession : Concession or None
-        What floors give up in the horizon under way, and in a whole horizon, because not all promises can be kept; None
-        if they can.
+        By how much floors give way in the horizon under way, and in a whole horizon, because not all promises can be
+        kept; None if they can.
     reached : numpy.ndarray or None
         (A,) the exposures of each atom that a request can have while a part of the catalog is out of reach; None for
         what was declared.
@@ -200,7 +200,7 @@ class CertificateState:
 
 
 def _opening_concession(terms: Terms, opening: NDArray[np.int64]) -> Concession | None:
-    """Return what floors give up in a whole horizon whose plan is this one."""
+    """Return by how much floors give way in a whole horizon whose plan is this one."""
     floors = terms.floors if terms.certain is None else np.where(terms.certain, terms.floors, 0)
     shortfall = np.maximum(floors - terms.exposures(opening), 0)
     if not shortfall.any():

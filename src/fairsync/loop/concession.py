@@ -1,4 +1,4 @@
-"""What floors give up, and to which promises, where not all promises can be kept."""
+"""By how much floors give way, and to which promises, where not all promises can be kept."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _WEIGHT = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class Concession:
-    """What floors give up for the rest of a horizon, and to which promises.
+    """By how much floors give way for the rest of a horizon, and to which promises.
 
     Attributes
     ----------
     shortfall : numpy.ndarray
-        (P,) the exposures that each floor gives up.
+        (P,) the exposures by which each floor gives way.
     conflicts : tuple
         For each priority of which some floor gives way: its number, and (n,) the codes of the promises that cannot be
         kept together with its floors.
@@ -64,7 +64,7 @@ class Concession:
 def concede(
     terms: Terms, missing: Counts, room: Counts | None, left: int, seconds: float = SECONDS
 ) -> tuple[Counts | None, Concession | None]:
-    """Return a plan that keeps what can be kept, higher priorities first, and what floors give up; None for nothing.
+    """Return a plan that keeps what can be kept, higher priorities first, and the concession; None for nothing.
 
     Of all plans this one misses the least exposures of the first priority in total, among those the least of the
     second, and so on. Upper bounds never give way.

@@ -5,10 +5,7 @@ It is a set of pure functions of a small, immutable state (:class:`LoopState`). 
     state = state.begin(terms, policy)                              # a new horizon or price batch, if one is due
     batch = state.next_batch(terms, policy, n)                      # requests, prices, missing exposures
     served = serve(batch, catalog, index, users)                    # fairsync.loop.serving: search and guard
-    state, entry = state.record(
-        policy, served.entry, served.sample, served.costs, served.slots, served.certified, served.reached,
-        served.last_relevance,
-    )
+    state, entry = state.record(policy, served)                     # the counts, and what the policy learns
 
 and writes the entry to the ledger. :class:`fairsync.FairRetriever` does all of this in one process. A coordinator does
 the same for front ends that search elsewhere, with leases between `next_batch` and `record`
@@ -47,9 +44,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.ledger import Totals
-    from fairsync.loop.batch import Batch
+    from fairsync.loop.batch import Batch, Outcome
     from fairsync.loop.certificate_state import CertificateState
-    from fairsync.policies import Policy, Sample, Terms
+    from fairsync.policies import Policy, Terms
     from fairsync.promises.certificate import Certified
 
 _log = logging.getLogger(__name__)
@@ -67,16 +64,17 @@ class LoopState:
         The policy's state, the prices, and the price batch under way.
     certificate : CertificateState or None
         Proves that promises which may overlap can still be kept; None where the counts of groups are proof enough.
-    goal : Terms or None
-        The terms in force while some floors give way; None while all are in force.
+    in_force : Terms or None
+        The terms that prices and guard work for while some floors give way; None while these are all that was promised.
+        They are the affordable ones (`Spending.affordable`), less what floors concede to others (`Concession`).
     spending : Spending
-        What promises may cost, and which floors are given up for that.
+        What promises may cost, and which floors give way to that.
     """
 
     progress: Progress
     price_state: PriceState = field(repr=False)
     certificate: CertificateState | None = field(default=None, repr=False)
-    goal: Terms | None = field(default=None, repr=False)
+    in_force: Terms | None = field(default=None, repr=False)
     spending: Spending = field(default=NO_LIMITS, repr=False)
 
     @classmethod
@@ -99,16 +97,16 @@ class LoopState:
         totals
             Totals of the horizon under way, from the ledger.
         spending
-            What promises may cost, and which floors have been given up for that in this horizon.
+            What promises may cost, and which floors have given way to that in this horizon.
         allow_infeasible
             Continue with a warning where floors can no longer be met, as after an outage: where promises may overlap,
             those of the lowest priority give way. Refused by default.
         names
             The names of promises that may overlap, for errors.
         """
-        asked = spending.asked(terms)
+        affordable = spending.affordable(terms)
         try:
-            check_reachable(asked, totals, keeps_floors=policy.keeps_floors and terms.membership is None)
+            check_reachable(affordable, totals, keeps_floors=policy.keeps_floors and terms.membership is None)
         except InvalidInputError as error:
             if not allow_infeasible or len(totals.exposures) != len(terms.floors):
                 raise
@@ -117,7 +115,7 @@ class LoopState:
         progress = Progress(totals)
         remedy = "Or lengthen the horizon, or start with a new ledger."
         certificate = require_certificate(
-            progress, asked, policy, gives_way=allow_infeasible, names=names, remedy=remedy
+            progress, affordable, policy, gives_way=allow_infeasible, names=names, remedy=remedy
         )
         price_state = PriceState.of(policy, policy.start(terms), costs=costs)
         return cls(progress, price_state, certificate, terms_in_force(terms, certificate, spending), spending)
@@ -142,7 +140,7 @@ class LoopState:
         progress, certificate = self.progress.restart() if over else self.progress, self.certificate
         totals, before = progress.totals, self.spending
         spending = before.restarted() if over else before.checked(terms, totals, self._unit_costs)
-        asked = spending.asked(terms)
+        affordable = spending.affordable(terms)
         if certificate is not None and spending.cut != before.cut:
             certificate = replace(certificate, is_stale=True)
         if certificate is not None:
@@ -150,19 +148,19 @@ class LoopState:
                 certificate.restarted(terms)
                 if over
                 else certificate.renewed(
-                    asked,
-                    progress.certain_missing(asked),
-                    progress.room(asked, reserved),
+                    affordable,
+                    progress.certain_missing(affordable),
+                    progress.room(affordable, reserved),
                     progress.left(terms) - leased,
                     is_settled=not leased,
                 )
             )
-        goal = self.goal
+        in_force = self.in_force
         if over or spending.has_changed or concession_of(certificate) is not concession_of(self.certificate):
-            goal = terms_in_force(terms, certificate, spending)
-        price_state = self.price_state.step(policy, goal or terms, totals, spending.highest(terms))
+            in_force = terms_in_force(terms, certificate, spending)
+        price_state = self.price_state.step(policy, in_force or terms, totals, spending.highest(terms))
         spending = replace(spending.priced(terms, price_state.prices, totals), has_changed=False)
-        return LoopState(progress, price_state.restarted() if over else price_state, certificate, goal, spending)
+        return LoopState(progress, price_state.restarted() if over else price_state, certificate, in_force, spending)
 
     def next_batch(self, terms: Terms, policy: Policy, n: int, *, leased: int = 0) -> Batch:
         """Return a batch of at most n requests that does not exceed the price batch or the horizon.
@@ -188,49 +186,38 @@ class LoopState:
         else:
             requests = min(n, self._price_batch(terms, policy))
             left = max(left, requests)
-        plan, goal = None if self.certificate is None else self.certificate.plan, self.goal or terms
+        plan, in_force = None if self.certificate is None else self.certificate.plan, self.in_force or terms
         return self.price_state.batch(
-            goal,
+            in_force,
             policy,
             requests,
-            self.progress.missing(goal),
+            self.progress.missing(in_force),
             left,
             plan,
-            self.progress.room(goal),
+            self.progress.room(in_force),
             self.spending.highest(terms),
         )
 
-    def record(
-        self,
-        policy: Policy,
-        entry: Entry,
-        sample: Sample | None,
-        costs: PromiseCosts | None = None,
-        slots: EligibleSlots | None = None,
-        certified: Certified | None = None,
-        reached: NDArray[np.int64] | None = None,
-        last_relevance: tuple[float, int] | None = None,
-    ) -> tuple[LoopState, Entry]:
+    def record(self, policy: Policy, outcome: Outcome) -> tuple[LoopState, Entry]:
         """Count the answers to some requests; return also the entry as the ledger has to record it.
 
         Parameters
         ----------
         policy
             The policy that makes the prices.
-        entry, sample, costs, slots, certified, reached, last_relevance
-            As :func:`fairsync.loop.serving.serve` returned them. Without costs, those of the horizon are unknown.
-            Without slots, the requests could show what was declared.
+        outcome
+            What they brought. Without costs, those of the horizon are unknown. Without slots, the requests could show
+            what was declared.
         """
-        before = self.progress.totals.requests
-        progress, entry = self.progress.record(entry)
+        before, slots, certificate = self.progress.totals.requests, outcome.slots, self.certificate
+        progress, entry = self.progress.record(outcome.entry)
         if slots is not None and self.price_state.all_slots is None:
             slots = slots.plus(EligibleSlots.declared(before, len(slots.shares)))
-        certificate = self.certificate
-        if certificate is not None and certified is not None:
-            certificate = certificate.after(certified).reaching(reached)
-        price_state = self.price_state.record(policy, entry, sample, costs, slots)
-        spending = self.spending.recorded(last_relevance, certified, progress.totals)
-        return LoopState(progress, price_state, certificate, self.goal, spending), entry
+        if certificate is not None and outcome.certified is not None:
+            certificate = certificate.after(outcome.certified).reaching(outcome.reached)
+        price_state = self.price_state.record(policy, entry, outcome.sample, outcome.costs, slots)
+        spending = self.spending.recorded(outcome.last_relevance, outcome.certified, progress.totals)
+        return LoopState(progress, price_state, certificate, self.in_force, spending), entry
 
     def certified(
         self,
@@ -257,7 +244,7 @@ class LoopState:
         if before is None:
             return self
         spending = self.spending.recorded(None, certified, self.progress.totals)
-        terms = spending.asked(terms)
+        terms = spending.affordable(terms)
         plans = [before.plan]
         if certified is not None and len(certified.plan) == len(before.plan):
             taken = certified.shown.taken_from(before.plan)
@@ -287,7 +274,7 @@ class LoopState:
     def prices_in_force(self, terms: Terms, policy: Policy) -> NDArray[np.float64]:
         """Return (P,) the prices as they act: under the guard, a subsidy ends when its floor is met."""
         prices, exposures = self.price_state.prices, self.progress.totals.exposures
-        floors = (self.goal or terms).floors
+        floors = (self.in_force or terms).floors
         return np.where((exposures >= floors) & (prices < 0), 0.0, prices) if policy.keeps_floors else prices
 
     def with_every_slot(self, labels: Sequence[object], terms: Terms) -> tuple[LoopState, Entry | None]:
@@ -342,24 +329,26 @@ class LoopState:
         spending = self.spending.under(terms)
         if start is not None:
             spending = spending.forgetful()
-        asked, is_over = spending.asked(terms), self.progress.is_over(before)
+        affordable, is_over = spending.affordable(terms), self.progress.is_over(before)
         if terms.membership is not None:
             check_reachable(terms, progress.totals, keeps_floors=False, is_over=is_over)
             check_caps(progress, terms, before)
             if late:
                 is_late = np.arange(len(terms.floors)) >= len(before.floors)
-                asked = replace(asked, priorities=np.where(asked.order > 0, 2 * asked.order + is_late, 0))
+                affordable = replace(
+                    affordable, priorities=np.where(affordable.order > 0, 2 * affordable.order + is_late, 0)
+                )
             remedy = "Or lengthen the horizon: promise(horizon=...)."
             certificate = require_certificate(
-                progress, asked, policy, self.certificate, gives_way=gives_way or late, names=names, remedy=remedy
+                progress, affordable, policy, self.certificate, gives_way=gives_way or late, names=names, remedy=remedy
             )
-            goal = terms_in_force(terms, certificate, spending)
-            return LoopState(progress, price_state, certificate, goal, spending)
-        known = self.spending.asked(before)
+            in_force = terms_in_force(terms, certificate, spending)
+            return LoopState(progress, price_state, certificate, in_force, spending)
+        known = self.spending.affordable(before)
         was_lost = before.auto_restart and not can_be_met(
             self.progress.missing(known), self.progress.left(known), known
         )
         is_same = terms.horizon == before.horizon and (terms.floors[: len(before.floors)] == before.floors).all()
         if not (was_lost and is_same):
-            check_reachable(asked, progress.totals, keeps_floors=policy.keeps_floors, is_over=is_over)
+            check_reachable(affordable, progress.totals, keeps_floors=policy.keeps_floors, is_over=is_over)
         return LoopState(progress, price_state, None, terms_in_force(terms, None, spending), spending)

@@ -7,7 +7,7 @@ opens the ledger next continues
 - from the same state and prices with a new price batch, if requests were counted since the save, as after a crash;
 - from the same prices, with the policy's `resume`, if the terms are others.
 
-Floors that were given up because of their cost stay so until the horizon ends.
+Floors that gave way because of their cost stay out until the horizon ends.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SavedPrices:
     certificate : CertificateState or None
         The certificate; None for floors of groups.
     spending : Spending
-        What promises may cost, and which floors are given up for that.
+        What promises may cost, and which floors give way to that.
     """
 
     terms: Terms
@@ -104,7 +104,7 @@ class SavedPrices:
     def spending_under(self, terms: Terms, totals: Totals, budget: float | None) -> Spending:
         """Return what promises may cost under these terms and this budget, after these counts.
 
-        Floors that were given up come back if the counts are those of another horizon.
+        Floors that gave way come back if the counts are those of another horizon.
         """
         spending = self.spending if _is_later(self.totals, totals) else self.spending.restarted()
         if self.terms.k != terms.k:  # the last candidate is another one
@@ -115,8 +115,10 @@ class SavedPrices:
         """Return a loop that goes on exactly from here, if items and promises are the same."""
         price_state = self.continued(policy, terms, self.totals)
         certificate = self.certificate if _is_same(self.terms, terms) else loop.certificate
-        goal = terms_in_force(terms, certificate, self.spending)
-        return replace(loop, price_state=price_state, certificate=certificate, goal=goal, spending=self.spending)
+        in_force = terms_in_force(terms, certificate, self.spending)
+        return replace(
+            loop, price_state=price_state, certificate=certificate, in_force=in_force, spending=self.spending
+        )
 
 
 _CLASSES = (
@@ -149,7 +151,7 @@ class PriceSaver:
         self._ledger, self._policy, self._save_seconds = ledger, policy, check_seconds(save_seconds, "save_seconds")
         self._name = f"policy {policy.name}" if name is None else name
         self._saved: PriceState | None = None
-        self._given_up = NO_LIMITS.given_up
+        self._given_way = NO_LIMITS.given_way
         self._due_at = math.inf if save_seconds == math.inf else -math.inf
 
     def saved_membership(self) -> Membership | None:
@@ -158,7 +160,7 @@ class PriceSaver:
         return None if saved is None else saved.terms.membership
 
     def spending(self, terms: Terms, totals: Totals, budget: float | None = None) -> Spending:
-        """Return what promises may cost, with the floors that have been given up in the horizon with these totals."""
+        """Return what promises may cost, with the floors that have given way in the horizon with these totals."""
         saved = self._read()
         return Spending(budget) if saved is None else saved.spending_under(terms, totals, budget)
 
@@ -180,16 +182,16 @@ class PriceSaver:
                 loop = self._continued(data, terms, loop)
             except Exception as error:  # whatever is wrong with it, the floors hold without it
                 _log.warning("starting without the policy's saved state: %s", error)
-        self._saved, self._given_up = loop.price_state, loop.spending.given_up
+        self._saved, self._given_way = loop.price_state, loop.spending.given_way
         return loop
 
     def save_if_due(self, terms: Terms, loop: LoopState) -> None:
         """Save the prices if they have changed, and the last save is long enough ago.
 
-        If other floors are given up than in the last save, it is made at once: without it, the next process could not
+        If other floors have given way than in the last save, it is made at once: without it, the next process could not
         tell them from floors that must be met, and would refuse the ledger.
         """
-        if loop.spending.given_up != self._given_up and self._save_seconds < math.inf:
+        if loop.spending.given_way != self._given_way and self._save_seconds < math.inf:
             self.save(terms, loop)
         if self._saved is not None and loop.price_state.version == self._saved.version:
             return
@@ -200,7 +202,7 @@ class PriceSaver:
         """Save the prices now, with the price batch under way. An error is logged: the floors hold without them."""
         if loop.price_state is self._saved:
             return
-        self._due_at, self._given_up = time.monotonic() + self._save_seconds, loop.spending.given_up
+        self._due_at, self._given_way = time.monotonic() + self._save_seconds, loop.spending.given_way
         try:
             self._ledger.save(self._name, SavedPrices.of(terms, loop).dump(self._policy))
             self._saved = loop.price_state
@@ -219,8 +221,8 @@ class PriceSaver:
             spending = saved.spending_under(terms, totals, spending.budget)
         if len(found.prices) != len(terms.floors):
             raise InvalidInputError(f"it has {len(found.prices)} groups, and the catalog has {len(terms.floors)}.")
-        goal = terms_in_force(terms, loop.certificate, spending)
-        return replace(loop, price_state=found, goal=goal, spending=spending)
+        in_force = terms_in_force(terms, loop.certificate, spending)
+        return replace(loop, price_state=found, in_force=in_force, spending=spending)
 
 
 def _is_extended(before: Membership | None, now: Membership | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from fairsync.explain.trace import BatchTrace
 from fairsync.guard.price_limits import PriceLimits
 from fairsync.ledger import Entry
 from fairsync.loop.batch import Batch, ServedBatch
+from fairsync.loop.plain_lists import last_relevance, plain_relevance, plain_sums
 from fairsync.loop.promise_costs import PromiseCosts, given_up_by_group, given_up_by_promise
-from fairsync.policies import Sample, Terms
+from fairsync.loop.samples import priced_sample
 from fairsync.policies.base import NO_CAP
 from fairsync.promises.certificate import Certified, prune
 from fairsync.promises.shown import Shown
@@ -31,8 +32,11 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog
     from fairsync.cold_start.fixed_list import FixedList
     from fairsync.explain.trace import Replaced
+    from fairsync.policies import Terms
     from fairsync.search import Index
     from fairsync.search.eligibility import Eligibility
+
+_T = TypeVar("_T", bound=np.generic)
 
 
 def serve(
@@ -62,111 +66,103 @@ def serve(
     explain
         Whether to record what the requests can be explained from. It takes about as long as the search.
     """
-    replaced: Replaced | None = {} if explain else None
-    if eligible is None:
-        served = _serve_all(batch, catalog, index, users, fixed, replaced)
-    else:
-        served = _serve_eligible(batch, catalog, index, users, eligible, fixed, replaced)
-    if replaced is None:
-        return served
-    trace = BatchTrace.of(
-        catalog, index, users, eligible, served.hits, replaced, batch.prices, batch.missing, batch.terms,
-        depth=min(batch.k + batch.lookahead, len(catalog)), keeps_floors=batch.keeps_floors, fixed=fixed,
-        promise_prices=batch.promise_prices,
-    )  # fmt: skip
-    return replace(served, trace=trace)
-
-
-def _serve_all(
-    batch: Batch,
-    catalog: Catalog,
-    index: Index,
-    users: NDArray[np.floating[Any]],
-    fixed: FixedList | None,
-    replaced: Replaced | None,
-) -> ServedBatch:
-    """Do what `serve` does where every item is eligible for every request."""
-    terms, prices = batch.terms, batch.prices
-    k, n_groups = batch.k, catalog.n_groups
-    width = min(len(catalog), k + batch.lookahead)
+    k, terms, searched = batch.k, batch.terms, 1.0
     is_priced = bool(batch.prices_by_promise.any())
     with span("search"):
-        hits = index.search(users, prices if is_priced else None, width)
-    if hits.rows[:, k - 1].min() < 0:
-        raise _too_few(hits, k, len(catalog))
-    if fixed is not None:
-        hits = fixed.put_first(hits, k, catalog, users, None)
-    searched = 1.0
-    if hits.reached is not None:
-        terms = replace(terms, capacities=np.minimum(terms.capacities, hits.reached))
-        searched = float(hits.reached.sum() / len(catalog))
-    groups = catalog.group_of.take(hits.rows)
-    chosen, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
-    shown, counts = _count(groups[:, :k].ravel(), terms, n_groups)
-    certificate = batch.certificate
-    limits = None if batch.highest is None else PriceLimits.of(batch.highest)
-    if batch.keeps_floors:
-        with span("guard"):
-            needs_guard, certificate = _needs_guard(batch, terms, shown, counts, len(users))
-            if needs_guard:
-                chosen, forced, certificate = guard.keep_promises(
-                    lambda i, p, n: index.search(users[i : i + 1], p, n),
-                    catalog, terms, prices, hits, batch.missing, batch.left, k, None, batch.forecast, replaced,
-                    None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
-                    limits,
-                )  # fmt: skip
-                shown, counts = _count(catalog.group_of.take(chosen.rows).ravel(), terms, n_groups)
-            elif certificate is not None and shown is not None:
-                certificate = shown.taken_from(certificate)
-    relevance = float(chosen.relevance.sum())
-    best = _plain_relevance(k, len(catalog), prices, hits, groups) if is_priced else hits.relevance[:, :k]
-    if fixed is not None and best is not None:  # what a fixed list gives up is no cost of the floors
-        best = np.where(fixed.requests[:, None], hits.relevance[:, :k], best)
-    # Rounding can make the cost slightly negative.
-    cost = float("nan") if best is None else max(float(best.sum()) - relevance, 0.0)
-    certified = None
-    if certificate is not None:
-        given = Shown.in_all(counts) if shown is None else shown
-        certified = Certified(certificate, given, None if limits is None else limits.refused)
-    costs = PromiseCosts.zero(len(counts))
-    if forced or is_priced or batch.terms.list_limits is not None:
-        costs = _costs(batch, catalog, chosen, counts, best)
-    sample = None
-    if batch.watched and width > k:
-        sample = _priced_sample(k, groups, hits, batch.prices_by_promise, None if fixed is None else fixed.requests)
-    entry = Entry(counts, len(users), relevance, cost, forced)
-    return ServedBatch(
-        chosen, entry, sample, searched, costs,
-        certified=certified, reached=hits.reached, last_relevance=_last_relevance(terms, best),
-        plain=None if best is None else best.sum(axis=1),
-    )  # fmt: skip
-
-
-def _serve_eligible(
-    batch: Batch,
-    catalog: Catalog,
-    index: Index,
-    users: NDArray[np.floating[Any]],
-    eligible: Eligibility,
-    fixed: FixedList | None,
-    replaced: Replaced | None,
-) -> ServedBatch:
-    """Do what `serve` does, with lists that are short where fewer than k items are eligible."""
-    terms, prices = batch.terms, batch.prices
-    k, n_groups = batch.k, catalog.n_groups
-    width = min(len(catalog), k + batch.lookahead)
-    with span("search"):
-        hits = search_eligible(index, users, prices, width, eligible)
-    if hits.reached is None:
-        hits = _filled(hits, index, users, prices, k, eligible)
+        hits = _search(batch, catalog, index, users, eligible, is_priced=is_priced)
     if fixed is not None:
         hits = fixed.put_first(hits, k, catalog, users, eligible)
-    searched = 1.0
     if hits.reached is not None:
         terms = replace(terms, capacities=np.minimum(terms.capacities, hits.reached))
         searched = float(hits.reached.sum() / len(catalog))
-    chosen, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
-    shown, counts = _count(catalog.group_of[chosen.rows[chosen.rows >= 0]], terms, n_groups)
+    replaced: Replaced | None = {} if explain else None
+    groups = catalog.group_of.take(hits.rows)
+    kept = _keep_promises(batch, terms, catalog, index, users, hits, groups, eligible, fixed, replaced)
+    chosen = kept.hits
+    relevance = float(_filled_places(chosen.relevance, chosen, eligible).sum())
+    # What the policy learns and what the floors cost is known from full lists. A short one has every eligible item at
+    # any prices, so that it costs nothing.
+    whole = None if eligible is None else _full_lists(hits, k)
+    full = _of_requests(hits, whole)
+    fixed_here = None if fixed is None else fixed.requests if whole is None else fixed.requests[whole]
+    groups = groups if whole is None else groups[whole]
+    best = plain_relevance(k, len(catalog), batch.prices, full, groups) if is_priced else full.relevance[:, :k]
+    if fixed_here is not None and best is not None:  # what a fixed list gives up is no cost of the floors
+        best = np.where(fixed_here[:, None], full.relevance[:, :k], best)
+    plain, cost = None, float("nan")
+    if best is not None:
+        plain, total = plain_sums(best, hits, whole)
+        cost = max(total - relevance, 0.0)  # rounding can make it slightly negative
+    if kept.forced or is_priced or batch.terms.list_limits is not None:
+        costs = _costs(batch, catalog, _of_requests(chosen, whole), kept.counts, best)
+    else:
+        costs = PromiseCosts.zero(len(kept.counts))
+    sample = None
+    if batch.watched and full.rows.shape[1] > k and len(full.rows):
+        sample = priced_sample(k, groups, full, batch.prices_by_promise, fixed_here)
+    slots = None if eligible is None else _eligible_slots(batch, catalog, eligible, hits.reached)
+    trace = None
+    if replaced is not None:
+        trace = BatchTrace.of(
+            catalog, index, users, eligible, chosen, replaced, batch.prices, batch.missing, batch.terms,
+            depth=min(k + batch.lookahead, len(catalog)), keeps_floors=batch.keeps_floors, fixed=fixed,
+            promise_prices=batch.promise_prices,
+        )  # fmt: skip
+    entry = Entry(kept.counts, len(users), relevance, cost, kept.forced)
+    return ServedBatch(
+        entry, sample, costs, slots, kept.certified, hits.reached, last_relevance(terms, best),
+        hits=chosen, searched=searched, limited=0 if slots is None else slots.limited, trace=trace, plain=plain,
+    )  # fmt: skip
+
+
+def _search(
+    batch: Batch,
+    catalog: Catalog,
+    index: Index,
+    users: NDArray[np.floating[Any]],
+    eligible: Eligibility | None,
+    *,
+    is_priced: bool,
+) -> Hits:
+    """Return the lists under the prices, as long as the policy and the guard need them."""
+    k, width = batch.k, min(len(catalog), batch.k + batch.lookahead)
+    hits = search_eligible(index, users, batch.prices if is_priced else None, width, eligible)
+    if eligible is not None:
+        return hits if hits.reached is not None else _filled(hits, index, users, batch.prices, k, eligible)
+    if hits.rows[:, k - 1].min() < 0:
+        raise _too_few(hits, k, len(catalog))
+    return hits
+
+
+class _Kept(NamedTuple):
+    """The candidates after the guard, with (P,) exposures of each promise, forced slots, and the certificate."""
+
+    hits: Hits
+    counts: NDArray[np.int64]
+    forced: int
+    certified: Certified | None
+
+
+def _keep_promises(
+    batch: Batch,
+    terms: Terms,
+    catalog: Catalog,
+    index: Index,
+    users: NDArray[np.floating[Any]],
+    hits: Hits,
+    groups: NDArray[np.int32],
+    eligible: Eligibility | None,
+    fixed: FixedList | None,
+    replaced: Replaced | None,
+) -> _Kept:
+    """Return the first k of the hits, or what the guard makes of them."""
+
+    def search_one(i: int, prices: NDArray[np.float64], n: int) -> Hits:
+        own = None if eligible is None else eligible.take(np.array([i]))
+        return search_eligible(index, users[i : i + 1], prices, n, own)
+
+    chosen, forced = Hits(hits.rows[:, : batch.k], hits.relevance[:, : batch.k]), 0
+    shown, counts = _count(_filled_places(groups[:, : batch.k], chosen, eligible), terms, catalog.n_groups)
     certificate = batch.certificate
     limits = None if batch.highest is None else PriceLimits.of(batch.highest)
     if batch.keeps_floors:
@@ -174,48 +170,18 @@ def _serve_eligible(
             needs_guard, certificate = _needs_guard(batch, terms, shown, counts, len(users))
             if needs_guard:
                 chosen, forced, certificate = guard.keep_promises(
-                    lambda i, p, n: search_eligible(index, users[i : i + 1], p, n, eligible.take(np.array([i]))),
-                    catalog, terms, prices, hits, batch.missing, batch.left, k, eligible, batch.forecast, replaced,
-                    None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
-                    limits,
+                    search_one, catalog, terms, batch.prices, hits, batch.missing, batch.left, batch.k, eligible,
+                    batch.forecast, replaced, None if fixed is None else fixed.requests, batch.promise_prices,
+                    certificate, batch.room, limits,
                 )  # fmt: skip
-                shown, counts = _count(catalog.group_of[chosen.rows[chosen.rows >= 0]], terms, n_groups)
+                rows = _filled_places(chosen.rows, chosen, eligible)
+                shown, counts = _count(catalog.group_of.take(rows), terms, catalog.n_groups)
             elif certificate is not None and shown is not None:
                 certificate = shown.taken_from(certificate)
-    relevance = float(chosen.relevance[chosen.rows >= 0].sum())
-    whole = hits.rows[:, k - 1] >= 0  # the policy learns from lists of k items or more
-    full = Hits(hits.rows[whole], hits.relevance[whole])
-    groups = catalog.group_of[full.rows]
-    is_priced = bool(batch.prices_by_promise.any())
-    best = _plain_relevance(k, len(catalog), prices, full, groups) if is_priced else full.relevance[:, :k]
-    if fixed is not None and best is not None:
-        best = np.where(fixed.requests[whole][:, None], full.relevance[:, :k], best)
-    cost, plain = float("nan"), None
-    if best is not None:
-        short = hits.relevance[~whole]  # every eligible item is in these lists, at any prices
-        short = np.where(np.isfinite(short), short, 0.0)
-        cost = max(float(best.sum()) + float(short.sum()) - relevance, 0.0)
-        plain = np.empty(len(users))
-        plain[whole], plain[~whole] = best.sum(axis=1), short.sum(axis=1)
-    certified = None
-    if certificate is not None:
-        given = Shown.in_all(counts) if shown is None else shown
-        certified = Certified(certificate, given, None if limits is None else limits.refused)
-    costs = PromiseCosts.zero(len(counts))
-    if forced or is_priced or batch.terms.list_limits is not None:  # a short list has no alternative: it costs nothing
-        costs = _costs(batch, catalog, Hits(chosen.rows[whole], chosen.relevance[whole]), counts, best)
-    sample = None
-    if batch.watched and width > k and whole.any():
-        by_promise = batch.prices_by_promise
-        sample = _priced_sample(k, groups, full, by_promise, None if fixed is None else fixed.requests[whole])
-    entry = Entry(counts, len(users), relevance, cost, forced)
-    slots = _eligible_slots(batch, catalog, eligible, hits.reached)
-    limited = 0 if slots is None else slots.limited
-    return ServedBatch(
-        chosen, entry, sample, searched, costs, limited,
-        slots=slots, certified=certified, reached=hits.reached, last_relevance=_last_relevance(terms, best),
-        plain=plain,
-    )  # fmt: skip
+    if certificate is None:
+        return _Kept(chosen, counts, forced, None)
+    shown = Shown.in_all(counts) if shown is None else shown
+    return _Kept(chosen, counts, forced, Certified(certificate, shown, None if limits is None else limits.refused))
 
 
 def _count(atoms: NDArray[np.integer], terms: Terms, n_atoms: int) -> tuple[Shown | None, NDArray[np.int64]]:
@@ -225,9 +191,25 @@ def _count(atoms: NDArray[np.integer], terms: Terms, n_atoms: int) -> tuple[Show
     None stands for the atoms.
     """
     if terms.membership is None:
-        return None, np.bincount(atoms, minlength=n_atoms)
+        return None, np.bincount(atoms.ravel(), minlength=n_atoms)
     shown = Shown.of_atoms(atoms)
     return shown, shown.exposures(terms.membership)
+
+
+def _filled_places(values: NDArray[_T], chosen: Hits, eligible: Eligibility | None) -> NDArray[_T]:
+    """Return the values of all candidates, without the empty places that short lists have at their ends."""
+    return values if eligible is None else values[chosen.rows >= 0]
+
+
+def _full_lists(hits: Hits, k: int) -> NDArray[np.bool_] | None:
+    """Return (n,) which requests have k candidates; None if all have."""
+    whole: NDArray[np.bool_] = hits.rows[:, k - 1] >= 0
+    return None if whole.all() else whole
+
+
+def _of_requests(hits: Hits, requests: NDArray[np.bool_] | None) -> Hits:
+    """Return the lists of some of the requests; of all for None."""
+    return hits if requests is None else Hits(hits.rows[requests], hits.relevance[requests])
 
 
 def _needs_guard(
@@ -288,26 +270,6 @@ def _filled(
     return Hits(rows, relevance)
 
 
-def make_sample(k: int, groups: NDArray[np.int32], hits: Hits, prices: NDArray[np.float64] | None = None) -> Sample:
-    """Return the part of the lists that a policy may see: groups and relative relevance, no items."""
-    beyond_last = hits.relevance - hits.relevance[:, k - 1, None]
-    within = np.minimum(np.maximum(beyond_last, -1e30), 1e30)  # the range of float32
-    if hits.rows[:, -1].min(initial=0) < 0:  # there was no further item
-        within[hits.rows < 0] = -np.inf
-    return Sample(groups.astype(np.intp), within.astype(np.float32), prices)
-
-
-def _priced_sample(
-    k: int, groups: NDArray[np.int32], hits: Hits, prices: NDArray[np.float64], fixed: NDArray[np.bool_] | None
-) -> Sample | None:
-    """Return the sample without the requests that have a fixed list, which prices did not make."""
-    if fixed is None:
-        return make_sample(k, groups, hits, prices)
-    if fixed.all():
-        return None
-    return make_sample(k, groups[~fixed], Hits(hits.rows[~fixed], hits.relevance[~fixed]), prices)
-
-
 def _too_few(hits: Hits, k: int, n_items: int) -> FairSyncError:
     if hits.reached is not None:
         return BackendUnavailableError(
@@ -315,33 +277,6 @@ def _too_few(hits: Hits, k: int, n_items: int) -> FairSyncError:
             " ask again when more of the shards are up."
         )
     return FairSyncError(f"The policy masked too many groups: fewer than k = {k} items were left.")
-
-
-def _plain_relevance(
-    k: int, n_items: int, prices: NDArray[np.float64], hits: Hits, groups: NDArray[np.int32]
-) -> NDArray[np.float64] | None:
-    """Return (n, k) upper bounds of the relevance that the candidates would have had without prices; None if unknown.
-
-    The best k items may lie outside the list. An item outside has at most the list's last score plus the highest
-    price, so that this value takes the place of lower ones. The bound is tight where the prices suit the data.
-    """
-    width = hits.rows.shape[1]
-    highest = float(prices.max())
-    if width == k < n_items or highest == np.inf:  # the list says nothing about masked items
-        return None
-    best = np.partition(hits.relevance, width - k, axis=1)[:, width - k :]
-    if width < n_items:
-        # -inf where the list has an empty place at its end: then there is no item outside.
-        last = hits.relevance[:, -1] - prices[groups[:, -1]]
-        np.maximum(best, (last + highest)[:, None], out=best)
-    return best
-
-
-def _last_relevance(terms: Terms, best: NDArray[np.float64] | None) -> tuple[float, int] | None:
-    """Return the mean relevance of the last candidate of full lists, and their number, if some promise has a limit."""
-    if terms.max_prices is None or best is None or not best.size:
-        return None
-    return float(best.min(axis=1).mean()), len(best)
 
 
 def _costs(

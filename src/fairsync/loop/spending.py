@@ -1,4 +1,4 @@
-r"""What promises may cost: a budget for all of them, a highest price for each, and the floors that are given up for it.
+r"""What promises may cost: a budget for all of them, a highest price for each, and the floors that give way.
 
 **Budget.** Let C be the relevance given up in the horizon so far, and B the relevance that there would have been
 without promises. While :math:`C > \beta B` for a budget :math:`\beta`, the floors of the lowest priority in force give
@@ -45,7 +45,7 @@ _CLOSE = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Spending:
-    """The limits on what promises cost, and what is given up for them in the horizon under way.
+    """The limits on what promises cost, and the floors that give way to them in the horizon under way.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Spending:
     cut : int or None
         Floors of this priority, and of those after it, have given way to the budget; None if none has.
     since : numpy.ndarray or None
-        (P,) requests of the horizon when each floor was given up, or its price reached the limit; -1 if neither.
+        (P,) requests of the horizon when each floor gave way, or its price reached the limit; -1 if neither.
     unit_costs : numpy.ndarray or None
         (P,) the relevance given up for one exposure of each floor when it gave way to the budget.
     too_dear : numpy.ndarray or None
@@ -67,7 +67,7 @@ class Spending:
     pause, back_at : int
         Requests for which floors stay away the next time, and when they may come back.
     has_changed : bool
-        Whether other floors are given up than when the terms in force were last made.
+        Whether other floors give way than when the terms in force were last made.
     """
 
     budget: float | None = None
@@ -92,7 +92,7 @@ class Spending:
         Parameters
         ----------
         last_relevance, certified
-            As :func:`fairsync.loop.serving.serve` returned them.
+            As in :class:`fairsync.loop.batch.Outcome`.
         totals
             The totals of the horizon after these requests.
         """
@@ -146,8 +146,8 @@ class Spending:
         return replace(self, budget=budget, cut=None if budget is None else self.cut)
 
     @property
-    def given_up(self) -> tuple[int | None, bytes]:
-        """Which floors are given up, as a value to compare."""
+    def given_way(self) -> tuple[int | None, bytes]:
+        """Which floors have given way, as a value to compare."""
         return self.cut, b"" if self.too_dear is None or not self.too_dear.any() else self.too_dear.tobytes()
 
     def gave_way(self, terms: Terms) -> NDArray[np.bool_]:
@@ -156,8 +156,8 @@ class Spending:
             return np.zeros(len(terms.floors), dtype=bool)
         return (terms.order >= self.cut) & (terms.floors > 0)
 
-    def asked(self, terms: Terms) -> Terms:
-        """Return the terms without the floors that are given up; those that are too dear are no longer certain."""
+    def affordable(self, terms: Terms) -> Terms:
+        """Return the terms without the floors that have given way; those that are too dear are no longer certain."""
         if self.cut is not None:
             terms = replace(terms, floors=np.where(self.gave_way(terms), 0, terms.floors))
         if self.too_dear is not None and self.too_dear.any():

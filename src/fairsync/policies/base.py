@@ -108,7 +108,7 @@ class Terms:
         return int(self.capacities.min(initial=self.k))
 
     @cached_property
-    def most_in_list(self) -> Counts:
+    def sure_in_list(self) -> Counts:
         """(P,) the most exposures of each promise that one request can surely have."""
         most: Counts = np.minimum(self.exposures(self.capacities), self.k)
         return most

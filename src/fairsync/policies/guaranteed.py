@@ -225,7 +225,7 @@ class Guaranteed:
         left = max(feedback.remaining, 1)
         if left <= _reserve_span(terms) and state.variances is not None:
             missing += np.where(missing > 0, _reserve(state.variances, left, terms), 0.0)
-        most = terms.most_in_list.astype(np.float64)
+        most = terms.sure_in_list.astype(np.float64)
         if feedback.slots is not None:  # a floor that will be missed must not take the slots of the others
             most = np.minimum(most, _in_one_list(terms, feedback.slots))
         if terms.certain is not None:  # the others rest on atoms of which nothing is certain: prices work for them
