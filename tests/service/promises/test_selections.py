@@ -386,3 +386,23 @@ def test_a_limit_that_was_exceeded_already_begins_with_the_next_window() -> None
         shop.service.editor.set_promise(promised({"category": "big"}, whole, at_most=600))
     raised = shop.service.editor.set_promise(promised({"category": "big"}, at_most=900), made.id)
     assert raised.start == made.start
+
+
+def test_limits_per_list_that_can_no_longer_be_kept_are_reported_as_broken(tmp_path: Path) -> None:
+    """Items are removed, so that lists can only be filled without the limits: they are left out, and that is said."""
+    with SqlLedger(tmp_path / "a.db", 3) as ledger:
+        shop = Shop([promised({"category": one}, at_most_per_list=1) for one in ("big", "toys")], ledger)
+        shop.pass_hours(6)
+        assert {one.state for one in shop.service.promises()} == {"on track"}
+        shop.service.items.remove([*range(80, 120)])  # the books
+        shop.catalog = shop.service.catalog
+        for view in shop.service.promises():
+            assert view.state == "impossible"
+            assert view.reason.startswith("its limit per list was left out from 2026-03-02 06:00 on")
+        assert {one.kind for one in shop.service.overview().alerts} == {"impossible"}
+        shop.service.close()
+        shop.start()
+        shop.pass_hours(18)
+        past = shop.service.past()
+        assert [(one.kept, one.note[:33]) for one in past] == 2 * [(False, "its limit per list was left out f")]
+        assert not any(row.kept for row in shop.service.statement("category", "toys", "2026-03").rows)

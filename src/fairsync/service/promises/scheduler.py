@@ -513,7 +513,8 @@ class Scheduler:
             requests=plan.horizon, restart_at=start, saves=saved, audit=audit,
             promises=targets, since=since,
         )  # fmt: skip
-        self.state, self._planned_at = state, now.timestamp()
+        self.state = replace(state, plan=replace(plan, statuses=self._with_limits_in_force(plan.statuses, now)))
+        self._planned_at = now.timestamp()
         seconds = time.thread_time() - began
         if seconds > _LONG_PLAN:
             self._rests_until = time.monotonic() + seconds / _PLANNING
@@ -526,6 +527,22 @@ class Scheduler:
             self._saved_at = now.timestamp()
         if begins_period:  # other replicas may have added to the period before until it ended
             self._recount()
+
+    def _with_limits_in_force(self, statuses: Iterable[PromiseStatus], now: datetime) -> tuple[PromiseStatus, ...]:
+        """Return the statuses, with the moment at which limits per list were left out of the coordinator's terms."""
+        in_force, groups, k = self.coordinator.terms.list_limits, self.coordinator.groups, self.coordinator.k
+
+        def is_left_out(one: ScheduledPromise) -> bool:
+            limit, code = one.promise.at_most_per_list, groups.code_of(column_of(one, self.attribute))
+            # An item that is in no list, or in all of them, needs no limit.
+            return limit is not None and limit < min(k, int(groups.group_sizes[code])) and (
+                in_force is None or int(in_force[code]) > limit
+            )  # fmt: skip
+
+        return tuple(
+            replace(one, unlimited_since=now) if one.unlimited_since is None and is_left_out(one.promise) else one
+            for one in statuses
+        )
 
     def learn_exposure_costs(self, costs: Mapping[Label, float]) -> None:
         """Keep estimates of what exposures of columns without a subsidy would cost."""
