@@ -34,3 +34,10 @@ def test_the_first_moment_of_impossibility_is_kept() -> None:
     failed = make_plan([hourly], {}, bad, START, SUPPLY)
     assert failed.statuses[0].impossible_since == START
     assert make_plan([hourly], {}, good, START + HOUR, SUPPLY, failed).statuses[0].impossible_since is None
+
+
+def test_the_pace_is_that_of_the_requests_that_came() -> None:
+    """The forecast has 100 requests for the hour before; the service was new then, and 4 came."""
+    promise = ScheduledPromise.of_group("toys", 10, Window.campaign(START, START + 4 * HOUR, "UTC"))
+    plan = make_plan([promise], {promise: 8}, Hours([100] * 4, [80] * 4), START + HOUR, SUPPLY, requests={promise: 4})
+    assert plan.statuses[0].at_pace == 8 + 2 * 300

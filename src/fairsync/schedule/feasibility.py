@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairsync.catalog.atoms import Membership
 from fairsync.errors import InvalidInputError
-from fairsync.plan import largest_value, least_shortfall
+from fairsync.plan import NO_CAP, Demands, Program, largest_value, least_shortfall
 from fairsync.schedule.active_windows import ActiveWindows, WindowProgress
 from fairsync.schedule.datetimes import check_aware
 from fairsync.text import count
@@ -61,6 +62,8 @@ class Feasibility:
         The promises that its cap, or its limit per list, would keep from their floors. It is refused if there are any.
     pushes_out : tuple of ScheduledPromise
         The promises of a lower priority that would miss more than without it.
+    limit_reason : str
+        Why its cap, or its limit per list, cannot be kept. It is refused unless this is empty.
     """
 
     promise: ScheduledPromise
@@ -71,11 +74,12 @@ class Feasibility:
     per_list: int = 1
     displaced: tuple[ScheduledPromise, ...] = ()
     pushes_out: tuple[ScheduledPromise, ...] = ()
+    limit_reason: str = ""
 
     @property
     def accepted(self) -> bool:
         """Whether expected traffic can keep the promise beside those of its priority or a higher one."""
-        return _asked(self.promise) <= self.largest and not self.displaced
+        return _asked(self.promise) <= self.largest and not self.displaced and not self.limit_reason
 
     @property
     def message(self) -> str:
@@ -92,6 +96,8 @@ class Feasibility:
     @property
     def reason(self) -> str:
         """Why no larger floor is feasible."""
+        if self.limit_reason:
+            return self.limit_reason
         if self.displaced and _asked(self.promise) <= self.largest:
             return f"beside it, {_listed(self.displaced)} could not be kept"
         if not self.per_list:
@@ -103,6 +109,8 @@ class Feasibility:
     @property
     def remedy(self) -> str:
         """The floor or window to promise instead."""
+        if self.limit_reason:
+            return "Raise its limit or those of other promises, or choose other windows."
         if self.displaced and _asked(self.promise) <= self.largest:
             return "Raise the limit, or lower those promises first."
         if not self.per_list:
@@ -133,6 +141,7 @@ class Feasibility:
             "holds_from": self.effective_from.isoformat() if self.effective_from else None,
             "pushes_out": [one.to_dict() for one in self.pushes_out],
             "displaced": [one.to_dict() for one in self.displaced],
+            "limit_reason": self.limit_reason,
             "message": self.message,
         }
 
@@ -204,16 +213,23 @@ def check_promise(
     if not up_to_asked:
         largest_safe = min(check.largest(rivals, span, most, is_safe=True) for span in spans)
     has_limit = promise.promise.at_most is not None or promise.promise.at_most_per_list is not None
-    displaced = check.missing_more(rivals, start) if asked <= largest and has_limit else ()
+    limit_reason = next(filter(None, (check.limit_reason(every, span) for span in spans)), "") if has_limit else ""
+    displaced = check.missing_more(rivals, start) if asked <= largest and has_limit and not limit_reason else ()
     effective_from: datetime | None = None
     pushes_out: tuple[ScheduledPromise, ...] = ()
-    if asked <= largest and not displaced:
-        at_once = not promise.window.recurs or (current is not None and check.largest(rivals, current, asked) >= asked)
+    if asked <= largest and not displaced and not limit_reason:
+        at_once = not promise.window.recurs or (
+            current is not None
+            and check.largest(rivals, current, asked) >= asked
+            and not (has_limit and check.limit_reason(every, current))
+        )
         effective_from = now if at_once and current else spans[0].start
         pushes_out = check.missing_more(every, start) if len(every) > len(rivals) else ()
     (code,) = supply.codes_of([promise.selection])
     per_list = int(supply.most[code])
-    return Feasibility(promise, largest, largest_safe, tightest, effective_from, per_list, displaced, pushes_out)
+    return Feasibility(
+        promise, largest, largest_safe, tightest, effective_from, per_list, displaced, pushes_out, limit_reason
+    )
 
 
 @dataclass(frozen=True)
@@ -256,6 +272,52 @@ class _Check:
         """Return the promises that would miss more beside the promise than without it, by expected traffic."""
         beside, without = self._missed([*others, self.promise], start), self._missed(others, start)
         return tuple(one for one in others if beside.get(one, 0.0) > without.get(one, 0.0) + _MISSED)
+
+    def limit_reason(self, others: list[ScheduledPromise], span: Span) -> str:
+        """Return why the cap or the limit per list cannot be kept from a window on; empty if it can."""
+        start, promise, window = max(span.start, self.now), self.promise.promise, self.promise.window
+        so_far = int(self.exposures.get(self.promise, 0)) if self.now in span else 0
+        came = int(self.requests.get(self.promise, 0)) if self.now in span else 0
+        cap = promise.cap(self.supply.k * (came + int(self._expect(start, span.end))))
+        if cap is not None and so_far > cap:
+            return f"it has had {count(so_far, 'exposure')} since {window.local(span.start)}"
+        empty = self._empty([*others, self.promise], start)
+        if empty > _MISSED and empty > self._empty(others, start) + _MISSED:
+            between = f"from {window.local(span.start)} to {window.local(span.end)}"
+            return f"caps and limits per list leave too few items to fill all lists {between}"
+        return ""
+
+    def _empty(self, promises: list[ScheduledPromise], start: datetime) -> float:
+        """Return the slots that cannot be filled under caps and limits per list, by expected traffic."""
+        supply = self.supply
+        if supply.unreduced is None:
+            return 0.0
+        active = ActiveWindows.of(promises, start, supply, self.impression_rates)
+        program = active.program(self._progress(active), self._expected(active))
+        demands, all_items = program.demands, len(supply.selections)
+        codes, rates = np.array(supply.codes_of(active.supply.selections), dtype=np.int64), active.impression_rates
+        capped = np.flatnonzero(demands.at_most < NO_CAP)
+        caps = np.ceil(demands.at_most[capped] / rates[demands.selection[capped]]).astype(np.int64)
+        slots, segments = program.requests * program.k, np.arange(len(program.requests))
+        # Shares are whole numbers of exposures: each of these caps may be rounded down by nearly one.
+        slots = np.maximum(slots - np.bincount(demands.last[capped], minlength=len(slots)), 0)
+        limits = None
+        if program.list_limits is not None:
+            limits = np.full(all_items + 1, program.k)
+            limits[codes] = program.list_limits
+        filled = Demands.of(
+            np.concatenate([codes[demands.selection[capped]], np.full(len(slots), all_items)]),
+            np.concatenate([demands.first[capped], segments]),
+            np.concatenate([demands.last[capped], segments]),
+            np.concatenate([np.zeros(len(capped), dtype=np.int64), slots]),
+            np.concatenate([caps, np.full(len(slots), NO_CAP)]),
+        )
+        offsets, of_each = supply.membership.offsets, supply.membership.promises
+        in_all = Membership(
+            all_items + 1, np.insert(of_each, offsets[1:], all_items), offsets + np.arange(len(offsets))
+        )
+        every = Program(in_all, supply.unreduced, program.k, program.requests, filled, limits)
+        return float(least_shortfall(every).shortfall.sum())
 
     def _missed(self, promises: list[ScheduledPromise], start: datetime) -> dict[ScheduledPromise, float]:
         """Return the exposures that promises miss from a moment on, by expected traffic."""

@@ -284,6 +284,7 @@ def _statuses(
         if span.start not in past:
             past[span.start] = forecast.expected(span.start, active.now, active.now)
         so_far, last = int(progress.exposures[p]), before.get((promise, span))
+        came = int(progress.requests[p]) or max(past[span.start], 1.0)  # the forecast, if the plan was given none
         gives_way = last.gives_way_to if last and not last.possible else ()
         if shortfall[p] and explained < _MOST_EXPLAINED and (last is None or last.possible):
             explained += 1
@@ -292,7 +293,7 @@ def _statuses(
             promise,
             span,
             so_far,
-            at_pace=so_far + round(so_far / max(past[span.start], 1.0) * int(ahead[p])),
+            at_pace=so_far + round(so_far / came * int(ahead[p])),
             reachable=max(int(floors[p]), so_far) - int(shortfall[p]),
             certain=max(int(floors[p]), so_far) - int(possible[p]),
             floor=int(floors[p]),

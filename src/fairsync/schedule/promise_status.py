@@ -46,6 +46,9 @@ class PromiseStatus:
         Requests in the window so far, as far as they were given to the plan.
     gives_way_to : tuple of ScheduledPromise
         Promises because of which expected traffic cannot deliver the floor.
+    unlimited_since : datetime or None
+        Since when its limit per list was left out, because lists could not be filled under it, or because it crossed
+        another one. It is kept until the window ends.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class PromiseStatus:
     cap: int | None = None
     requests: int = 0
     gives_way_to: tuple[ScheduledPromise, ...] = ()
+    unlimited_since: datetime | None = None
 
     def __post_init__(self) -> None:
         if self.floor < 0:
@@ -112,13 +116,18 @@ class PromiseStatus:
         >>> later.possible, later.impossible_since == noon, later.foreseen
         (True, True, 30)
         """
+        unlimited = (before.unlimited_since if before else None) or self.unlimited_since
         at_risk = (before.at_risk_since if before else None) or (now if self.at_risk or not self.possible else None)
         if before and before.impossible_since:
             return replace(
-                self, at_risk_since=at_risk, impossible_since=before.impossible_since, foreseen=before.foreseen
-            )
+                self, at_risk_since=at_risk, impossible_since=before.impossible_since, foreseen=before.foreseen,
+                unlimited_since=unlimited,
+            )  # fmt: skip
         impossible = None if self.possible else now
-        return replace(self, at_risk_since=at_risk, impossible_since=impossible, foreseen=self.shortfall)
+        return replace(
+            self, at_risk_since=at_risk, impossible_since=impossible, foreseen=self.shortfall,
+            unlimited_since=unlimited,
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary of the attributes and the derived properties."""
@@ -140,6 +149,7 @@ class PromiseStatus:
             "cap": self.cap,
             "requests": self.requests,
             "gives_way_to": [one.to_dict() for one in self.gives_way_to],
+            "unlimited_since": self.unlimited_since.isoformat() if self.unlimited_since else None,
         }
 
     @classmethod
@@ -147,6 +157,7 @@ class PromiseStatus:
         """Return the object that :meth:`to_dict` describes; see :meth:`ScheduledPromise.from_dict`."""
         # Plans that older versions stored do not have all of these keys.
         at_risk, impossible = values.get("at_risk_since"), values["impossible_since"]
+        unlimited = values.get("unlimited_since")
         return cls(
             ScheduledPromise.from_dict(values["promise"], attribute),
             Span.from_dict(values["span"]),
@@ -161,4 +172,5 @@ class PromiseStatus:
             cap=values.get("cap"),
             requests=int(values.get("requests", 0)),
             gives_way_to=tuple(ScheduledPromise.from_dict(one, attribute) for one in values.get("gives_way_to", ())),
+            unlimited_since=parse_aware(unlimited, "unlimited_since") if unlimited else None,
         )

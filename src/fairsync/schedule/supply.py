@@ -34,6 +34,9 @@ class Supply:
         (A,) the most items of each atom in one list, at most k.
     k : int
         Candidates per request.
+    unreduced : numpy.ndarray or None
+        (A,) the capacities for requests that exclude nothing, if the atoms have all items of a catalog. Without them,
+        it is not checked whether caps and limits per list leave enough items to fill lists with.
 
     Examples
     --------
@@ -46,6 +49,7 @@ class Supply:
     membership: Membership
     capacities: Ints
     k: int
+    unreduced: Ints | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", check_positive(self.k, "k"))

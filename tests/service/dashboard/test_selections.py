@@ -136,3 +136,35 @@ def test_every_new_item_gets_its_first_days(browser: Any, served: ServedShop, sh
         shop.promise_service.editor.delete_promise(made[0].series or "")
     assert page.complaints == []
     page.context.close()
+
+
+def test_says_which_limit_is_broken(browser: Any) -> None:
+    day, hour = Window.day("UTC"), Window.hour("UTC")
+    promises = [
+        ScheduledPromise(Promise({"category": "Toys"}, at_least=10, at_most=50), day),
+        ScheduledPromise(Promise({"category": "Books"}, at_most_per_list=1), hour),
+        ScheduledPromise(Promise({"category": "Garden"}, at_most_per_list=2), day),
+    ]
+    shop = NewsShop(["Toys", "Books", "Garden"], promises, utc("2026-03-03T00:00"))
+    shop.serve(20, where={"category": "Toys"})
+    shop.advance(hours=2)
+    catalog = shop.promise_service.catalog
+    toys = catalog.select({"category": "Toys"})
+    assert toys is not None
+    shop.promise_service.items.remove(catalog.ids[toys.mask])  # lists can no longer be filled under the limits
+    shop.advance(hours=2)
+    running = ServedShop(shop)
+    try:
+        page = Page(browser, running.url)
+        for name, text in (
+            ("Toys", "The ceiling of 50 is exceeded by"),
+            ("Garden", "It cannot be kept: its limit per list was left out"),
+        ):
+            row = page.row(name)
+            row.get_by_role("button", name=name, exact=True).click()
+            page.wait_for(row.locator(".status"), text)
+        page.wait_for(page.tab.locator("body"), "the limit per list was not kept")
+        assert page.complaints == []
+        page.context.close()
+    finally:
+        running.stop()

@@ -1,12 +1,19 @@
 """Promises by conditions, in bulk, and for each label."""
 
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+from fairsync.catalog import Catalog
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
+from fairsync.ledger import SqlLedger
 from fairsync.promises import Promise
 from fairsync.schedule import ScheduledPromise, Window
 from fairsync.service.ledger_settings import fit_ledger
-from service.promises.test_promise_service import DAY, World
+from service.promises.test_promise_service import DAY, START, World
+from service.promises.test_selections import Shop
 
 
 def test_promises_made_together_are_made_or_refused_together() -> None:
@@ -48,3 +55,58 @@ def test_a_promise_for_each_label_follows_labels_that_come_and_go() -> None:
     assert {one.series for one in world.promise_service.promises()} == {series}
     world.promise_service.editor.delete_promise(series)
     assert world.promise_service.promises() == []
+
+
+def test_labels_of_other_files_are_promised_and_those_that_are_gone_lose_their_promise() -> None:
+    world = World([ScheduledPromise(Promise({}, at_least=100, each="group"), DAY)])
+    world.pass_hours(2)
+    before = {one.group: one.id for one in world.promise_service.promises()}
+    world.promise_service.close()
+    labels = np.array(["red"] * 40 + ["blue"] * 40 + ["gold"] * 40)
+    other = Catalog(world.catalog.embeddings, labels, ids=world.catalog.ids)
+    world.start(fit_ledger(other, world.ledger))
+    after = {one.group: one.id for one in world.promise_service.promises()}
+    assert set(after) == {"red", "blue", "gold"}
+    assert {label: after[label] for label in ("red", "blue")} == {label: before[label] for label in ("red", "blue")}
+    world.pass_hours(22)
+    assert {one.group: one.kept for one in world.promise_service.past()} == dict.fromkeys(after, True)
+
+
+def test_a_process_that_ends_after_it_has_saved_items_leaves_their_promises_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = ScheduledPromise(Promise({}, at_least=100, each="category"), DAY)
+    gold = {"category": ["gold"], "maker": ["m0"], "new": [True]}
+    with SqlLedger(tmp_path / "a.db", 3) as ledger:
+        shop = Shop([template], ledger)
+        with monkeypatch.context() as patched:
+            patched.setattr(shop.service.scheduler, "change", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                shop.service.items.upsert(np.ones((1, 8)), gold, [500])
+        shop.service.refresh()
+        assert "gold" in {one.group for one in shop.service.promises()}
+
+
+def interrupt(*_: object) -> None:
+    """Stand for the end of the process."""
+    raise KeyboardInterrupt
+
+
+def test_a_label_that_comes_late_begins_with_the_next_window() -> None:
+    world = World([ScheduledPromise(Promise({}, at_least=1_000, each="group"), DAY)])
+    world.pass_hours(23)
+    world.promise_service.items.upsert(world.rng.normal(size=(5, 8)), ["gold"] * 5, [500, 501, 502, 503, 504])
+    (gold,) = [one for one in world.promise_service.promises() if one.group == "gold"]
+    assert gold.start == START + timedelta(days=1), "an hour is too short for it"
+    assert gold.state == "on track"
+    world.pass_hours(25)
+    past = world.promise_service.past()
+    assert [(one.start, one.kept) for one in past if one.group == "gold"] == [(gold.start, True)]
+
+
+def test_a_label_of_another_attribute_begins_with_the_first_window_that_is_counted_as_a_whole() -> None:
+    shop = Shop([ScheduledPromise(Promise({}, at_least=10, each="maker"), DAY)])
+    shop.pass_hours(3)
+    shop.service.items.upsert(np.ones((1, 8)), {"category": ["toys"], "maker": ["late"], "new": [True]}, [500])
+    (late,) = [one for one in shop.service.promises() if one.where == {"maker": "late"}]
+    assert late.start == START + timedelta(days=1)

@@ -344,3 +344,65 @@ def test_a_promise_gives_up_rather_than_pay_more_than_its_highest_price() -> Non
         assert past["category=toys"].kept
         assert past["category=books, new=True"].kept == (price == 10.0)
     assert outcomes == {0.01: "an exposure would cost more than its max_price", 10.0: ""}
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [{"at_most": 0.2}, {"at_most": 100}, {"at_most_per_list": 1}],
+    ids=["shares", "numbers", "limits per list"],
+)
+def test_limits_that_leave_slots_empty_are_refused(bounds: dict[str, Any]) -> None:
+    """Lists are always full, so that such limits could only be exceeded."""
+    shop = Shop([])
+    labels = ("big", "toys", "books")
+    two, all_of_them = ([promised({"category": one}, **bounds) for one in labels[:n]] for n in (2, 3))
+    with pytest.raises(InfeasibleFloorsError, match="leave too few items to fill all lists from 2026-03-02 00:00"):
+        shop.service.editor.make_promises(all_of_them)
+    assert shop.service.editor.preview(two[0]).feasible
+    shop.service.editor.make_promises(two)
+    preview = shop.service.editor.preview(all_of_them[-1])
+    assert not preview.feasible
+    assert "leave too few items" in preview.message
+    rows = shop.pass_hours(24)
+    kept = {one.name: one.kept for one in shop.service.past()}
+    assert kept == {"category=big": True, "category=toys": True}
+    assert len(rows) == 24 * 100
+
+
+def test_a_third_for_each_of_three_is_a_limit_that_can_be_kept() -> None:
+    shop = Shop([])
+    shop.service.editor.make_promises([promised({"category": one}, at_most=1 / 3) for one in ("big", "toys", "books")])
+    with pytest.raises(InfeasibleFloorsError, match="leave too few items"):
+        shop.service.editor.make_promises([promised({"maker": f"m{n}"}, at_most=0.19) for n in range(5)])
+
+
+def test_a_limit_that_was_exceeded_already_begins_with_the_next_window() -> None:
+    shop = Shop([])
+    shop.pass_hours(20)
+    made = shop.service.editor.set_promise(promised({"category": "big"}, at_most=500))
+    assert (made.start, made.state) == (START + timedelta(days=1), "on track")
+    whole = Window.campaign(START, START + timedelta(days=2), "UTC")
+    with pytest.raises(InfeasibleFloorsError, match=r"it has had [\d,]+ exposures since 2026-03-02 00:00"):
+        shop.service.editor.set_promise(promised({"category": "big"}, whole, at_most=600))
+    raised = shop.service.editor.set_promise(promised({"category": "big"}, at_most=900), made.id)
+    assert raised.start == made.start
+
+
+def test_limits_per_list_that_can_no_longer_be_kept_are_reported_as_broken(tmp_path: Path) -> None:
+    """Items are removed, so that lists can only be filled without the limits: they are left out, and that is said."""
+    with SqlLedger(tmp_path / "a.db", 3) as ledger:
+        shop = Shop([promised({"category": one}, at_most_per_list=1) for one in ("big", "toys")], ledger)
+        shop.pass_hours(6)
+        assert {one.state for one in shop.service.promises()} == {"on track"}
+        shop.service.items.remove([*range(80, 120)])  # the books
+        shop.catalog = shop.service.catalog
+        for view in shop.service.promises():
+            assert view.state == "impossible"
+            assert view.reason.startswith("its limit per list was left out from 2026-03-02 06:00 on")
+        assert {one.kind for one in shop.service.overview().alerts} == {"impossible"}
+        shop.service.close()
+        shop.start()
+        shop.pass_hours(18)
+        past = shop.service.past()
+        assert [(one.kept, one.note[:33]) for one in past] == 2 * [(False, "its limit per list was left out f")]
+        assert not any(row.kept for row in shop.service.statement("category", "toys", "2026-03").rows)

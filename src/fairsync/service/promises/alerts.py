@@ -75,6 +75,8 @@ class Alerts:
         what = (
             f"has {view.exposures:,} exposures, more than {view.cap:,}"
             if impossible and view.cap is not None and view.exposures > view.cap
+            else f"cannot be kept: {view.reason}"
+            if impossible and not view.shortfall and view.reason
             else f"will miss {view.shortfall:,.0f} of {count(view.floor, 'exposure')}"
             if impossible
             else f"is at risk: {view.reason}"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.coordination.front_end import FrontEnd
+    from fairsync.schedule import ScheduledPromise
     from fairsync.search.engines.engine import StoredItems
     from fairsync.service.promises.item_changes import ItemChanges
     from fairsync.service.promises.scheduler import Scheduler
@@ -45,6 +46,8 @@ class ItemUpdates:
     ) -> None:
         self._front, self._coordinator, self._scheduler, self._changes = front, coordinator, scheduler, changes
         self._recount = Recount()
+        # Items and series for which promises for each label were last made.
+        self._labelled: tuple[Catalog, Mapping[str, ScheduledPromise]] | None = None
 
     def upsert(
         self,
@@ -84,7 +87,7 @@ class ItemUpdates:
     def _change(self, change: Callable[[Catalog], CatalogChange], save: Callable[[ItemChanges, Catalog], None]) -> None:
         with self._scheduler.lock:
             self._scheduler.take_lead()
-            self.follow()
+            self._follow_saved()
             changed = change(self._fitted_catalog())  # raises for invalid input, before anything is saved
             check_k(self._coordinator.k, changed.catalog)
             if self._changes is None:
@@ -93,9 +96,8 @@ class ItemUpdates:
                 # It is applied like a change of another service, so that one that was saved is always applied.
                 save(self._changes, changed.catalog)
                 self._coordinator.announce()
-                self.follow()
-            now, series = self._scheduler.now(), self._scheduler.state.series
-            self._scheduler.change(lambda promises: with_labels(promises, series, self._front.catalog, now))
+                self._follow_saved()
+            self._scheduler.change(self._with_labels)
 
     def _write_hosted(self, catalog: HostedCatalog, items: StoredItems, removed: Sequence[Label]) -> None:
         """Change items in the engine, and count them again."""
@@ -117,12 +119,40 @@ class ItemUpdates:
             return
         counted = counted if counted.labels == labels else counted.under(labels)
         self._follow_change(CatalogChange(counted, np.arange(before.n_rows)))
-        now, series = self._scheduler.now(), self._scheduler.state.series
-        if series and self._coordinator.lead():
-            self._scheduler.change(lambda promises: with_labels(promises, series, self._front.catalog, now))
+        self._follow_labels()
 
     def follow(self) -> None:
-        """Apply the changes of items that were saved since the last call, by this service or another one."""
+        """Apply the changes of items that were saved since the last call, by this service or another one.
+
+        Promises for each label follow, also where files with other items were put in place, and where a process ended
+        after it had saved items.
+        """
+        self._follow_saved()
+        self._follow_labels()
+
+    def _follow_labels(self) -> None:
+        """If this replica leads, make promises for labels that came, and end those of labels without items."""
+        items, series = self._front.catalog, self._scheduler.state.series
+        if not self._scheduler.is_leader:
+            self._labelled = None
+        elif self._labelled is None or self._labelled[0] is not items or self._labelled[1] is not series:
+            promises = self._scheduler.state.promises
+            if with_labels(promises, series, items, self._scheduler.now()) != promises:
+                self._scheduler.change(self._with_labels)
+            self._labelled = items, self._scheduler.state.series
+
+    def _with_labels(self, promises: Mapping[str, ScheduledPromise]) -> dict[str, ScheduledPromise]:
+        """Return the promises by id for the labels that items have now.
+
+        A label that comes within an hour, a day or a week has its promise from then on if what is left of that is
+        enough, and otherwise from the next one on, like any other promise.
+        """
+        scheduler, now = self._scheduler, self._scheduler.now()
+        wanted = with_labels(promises, scheduler.state.series, self._front.catalog, now)
+        come = {name: one for name, one in wanted.items() if name not in promises and one.window.recurs}
+        return {**wanted, **scheduler.begun(come, {name: one for name, one in wanted.items() if name not in come})}
+
+    def _follow_saved(self) -> None:
         for change in [] if self._changes is None else self._changes.load():
             changed = change(self._fitted_catalog())
             if changed is not None:

@@ -142,6 +142,12 @@ def describe_outage(gap: Span) -> str:
     return f"the service was down from {gap.start:%Y-%m-%d %H:%M} to {gap.end:%Y-%m-%d %H:%M} UTC"
 
 
+def describe_unlimited(status: PromiseStatus) -> str:
+    """Say since when the limit per list of a promise was left out."""
+    since = status.promise.window.local(status.unlimited_since) if status.unlimited_since else ""
+    return f"its limit per list was left out from {since} on: lists could not be filled, or it crossed another limit"
+
+
 def past_window(
     name: str,
     status: PromiseStatus,
@@ -173,7 +179,8 @@ def past_window(
     """
     promise, slots = status.promise.promise, k * requests
     floor, cap = promise.floor(slots), promise.cap(slots)
-    kept = exposures >= floor and (cap is None or exposures <= cap)
+    kept = exposures >= floor and (cap is None or exposures <= cap) and status.unlimited_since is None
+    reason = describe_unlimited(status) if status.unlimited_since else "" if lost is None else lost.reason
     of_share = isinstance(promise.at_least, float) or isinstance(promise.at_most, float)
     return PastWindow(
         promise=name,
@@ -191,7 +198,7 @@ def past_window(
         at_risk_since=status.at_risk_since,
         impossible_since=status.impossible_since,
         foreseen=status.foreseen,
-        note="" if kept else outage or ("" if lost is None else lost.reason),
+        note="" if kept else outage or reason,
         gave_way_to=[] if kept else [one.promise.name for one in status.gives_way_to],
         would_cost=None if kept or lost is None else lost.would_cost,
     )

@@ -60,8 +60,11 @@ class Planner:
 
     def capacities(self) -> dict[Label, int]:
         """Return the largest number of each group's items in one answer."""
+        return self._capacities(self._coordinator.terms.max_exclude)
+
+    def _capacities(self, max_exclude: int) -> dict[Label, int]:
         one = self._coordinator
-        capacities = capacities_of(one.groups.group_sizes, one.k, one.terms.max_exclude)
+        capacities = capacities_of(one.groups.group_sizes, one.k, max_exclude)
         return dict(zip(one.labels, capacities.tolist(), strict=True))
 
     def supply(self, promises: Iterable[ScheduledPromise]) -> Supply:
@@ -69,7 +72,9 @@ class Planner:
         others = tuple(dict.fromkeys(one.selection for one in promises if group_of(one, self._attribute) is None))
         if not others or self._catalog is None:
             capacities = {label: one for label, one in self.capacities().items() if not is_selection(label)}
-            return Supply.of_groups(capacities, self._coordinator.k, self._attribute)
+            unreduced = self._capacities(max_exclude=0)
+            supply = Supply.of_groups(capacities, self._coordinator.k, self._attribute)
+            return replace(supply, unreduced=np.array([unreduced[label] for label in capacities], dtype=np.int64))
         catalog = self._catalog()
         known = self._supplied
         # Promises to items end one by one: selections that are not asked for any more do no harm, unless they are many.
@@ -152,8 +157,8 @@ def supply_of(catalog: Catalog, selections: Sequence[str], k: int, max_exclude: 
         [selection_of(label, attribute) for label in catalog.labels if not is_selection(label)]
     ) | dict.fromkeys(selections)
     atoms = find_atoms(catalog, [Promise(conditions_of(name), at_least=0) for name in names])
-    capacities = np.clip(atoms.sizes - max_exclude, 0, k)
-    return Supply(tuple(names), atoms.membership, capacities, k)
+    capacities, unreduced = (np.clip(atoms.sizes - excluded, 0, k) for excluded in (max_exclude, 0))
+    return Supply(tuple(names), atoms.membership, capacities, k, unreduced)
 
 
 def alike(promises: Mapping[str, ScheduledPromise]) -> list[list[str]]:
@@ -203,7 +208,7 @@ class FeasibilityCheck:
         """Return the promises that would miss more if the promise were made, whether it was accepted or not."""
         if verdict.accepted:
             return verdict.pushes_out
-        if verdict.displaced:
+        if verdict.displaced or verdict.limit_reason:
             return verdict.displaced
         is_active = self.promise.window.at(self.now) is not None
         moment = self.now if is_active else verdict.tightest.start

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from fairsync.schedule.active_windows import thin_out
 from fairsync.service.promises.columns import column_of
 from fairsync.service.promises.conversion import promise_fields
+from fairsync.service.promises.past_windows import describe_unlimited
 from fairsync.service.schema import PromiseView
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ class Projections:
         projected, reachable = self.ahead(promise).projected, status.reachable if status else floor
         if gives_way and status:
             projected = reachable = round(self._without_subsidy(promise, status, so_far))
-        if cap is not None and so_far > cap:
+        unlimited = status is not None and status.unlimited_since is not None
+        if unlimited or (cap is not None and so_far > cap):
             state = "impossible"
         elif so_far >= floor:
             # More requests may follow, which raise a share and may exceed a cap.
@@ -136,7 +138,7 @@ class Projections:
             shortfall=float(max(floor - max(reachable, so_far), 0)) if status else 0.0,
             impossible_since=status.impossible_since if status and state != "kept" else None,
             state=state,
-            reason="" if lost is None else lost.reason,
+            reason=describe_unlimited(status) if status and unlimited else "" if lost is None else lost.reason,
             would_cost=None if lost is None else lost.would_cost,
             gives_way_to=[self._names[one] for one in status.gives_way_to if one in self._names] if status else [],
         )

@@ -253,9 +253,7 @@ class PromiseEditor:
             raise _PromisesChanged
         made, now = dict(others), self._scheduler.now()
         for name, promise in asked.items():
-            start, following = starts.get(name, now), promise.window.after(now)
-            if promise.window.recurs and following is not None and not self._scheduler.counts_since_start(promise, now):
-                start = max(start, following.start)  # nobody knows what the present window has had
+            start = self._scheduler.start_of(promise, starts.get(name, now), now)
             parts = split_at(promises.get(name), promise, start, now)
             made |= dict(zip([name, new_id()], parts, strict=False))
         return made

@@ -31,6 +31,7 @@ from fairsync.service.promises.past_windows import (
 )
 from fairsync.service.promises.periods import Periods, missing_at_start, room_at_start
 from fairsync.service.promises.planning import Planner, alike
+from fairsync.service.promises.promise_changes import split_at
 from fairsync.service.promises.promise_series import series_of
 from fairsync.service.promises.saved_state import MOST_PAST, SavedState
 from fairsync.service.promises.window_archive import WindowArchive
@@ -157,6 +158,11 @@ class Scheduler:
         """The plan in force."""
         assert self.state.plan is not None
         return self.state.plan
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this replica led when that was last asked."""
+        return self._leadership.is_leader
 
     def now(self) -> datetime:
         """Return the time."""
@@ -311,6 +317,34 @@ class Scheduler:
             beside = {**others, **{name: one for name, one in promises.items() if name != names[0]}}
             checks.append((self.prepare_check(promises[names[0]], beside), names))
         return checks
+
+    def start_of(self, promise: ScheduledPromise, start: datetime, now: datetime) -> datetime:
+        """Return when a promise can begin that should begin at `start`: not within a window that was not counted."""
+        following = promise.window.after(now)
+        if not promise.window.recurs or following is None or self.counts_since_start(promise, now):
+            return start
+        return max(start, following.start)
+
+    def begun(
+        self, promises: Mapping[str, ScheduledPromise], others: Mapping[str, ScheduledPromise]
+    ) -> dict[str, ScheduledPromise]:
+        """Return recurring promises with their start: the next window, if the rest of the present one is too short.
+
+        Parameters
+        ----------
+        promises, others
+            New promises, and those that there are, by id.
+        """
+        now, begun = self.now(), dict(promises)
+        for check, names in self.prepare_checks(promises, others):
+            following = check.promise.window.after(now)
+            start = self.start_of(check.promise, now, now)
+            if start == now:
+                verdict = check.run(up_to_asked=True)
+                start = verdict.effective_from or (now if following is None else following.start)
+            for name in names:
+                (begun[name], *_) = split_at(None, promises[name], self.start_of(promises[name], start, now), now)
+        return begun
 
     def save(self) -> None:
         """Save the state in the ledger, if this replica leads."""
@@ -479,7 +513,8 @@ class Scheduler:
             requests=plan.horizon, restart_at=start, saves=saved, audit=audit,
             promises=targets, since=since,
         )  # fmt: skip
-        self.state, self._planned_at = state, now.timestamp()
+        self.state = replace(state, plan=replace(plan, statuses=self._with_limits_in_force(plan.statuses, now)))
+        self._planned_at = now.timestamp()
         seconds = time.thread_time() - began
         if seconds > _LONG_PLAN:
             self._rests_until = time.monotonic() + seconds / _PLANNING
@@ -492,6 +527,22 @@ class Scheduler:
             self._saved_at = now.timestamp()
         if begins_period:  # other replicas may have added to the period before until it ended
             self._recount()
+
+    def _with_limits_in_force(self, statuses: Iterable[PromiseStatus], now: datetime) -> tuple[PromiseStatus, ...]:
+        """Return the statuses, with the moment at which limits per list were left out of the coordinator's terms."""
+        in_force, groups, k = self.coordinator.terms.list_limits, self.coordinator.groups, self.coordinator.k
+
+        def is_left_out(one: ScheduledPromise) -> bool:
+            limit, code = one.promise.at_most_per_list, groups.code_of(column_of(one, self.attribute))
+            # An item that is in no list, or in all of them, needs no limit.
+            return limit is not None and limit < min(k, int(groups.group_sizes[code])) and (
+                in_force is None or int(in_force[code]) > limit
+            )  # fmt: skip
+
+        return tuple(
+            replace(one, unlimited_since=now) if one.unlimited_since is None and is_left_out(one.promise) else one
+            for one in statuses
+        )
 
     def learn_exposure_costs(self, costs: Mapping[Label, float]) -> None:
         """Keep estimates of what exposures of columns without a subsidy would cost."""

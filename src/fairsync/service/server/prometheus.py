@@ -160,6 +160,7 @@ class _PromiseCollector:
             ("exposures", "Exposures in the current window so far."),
             ("projected", "Exposures expected at the end of the window."),
             ("shortfall", "Exposures that will be missing at the end."),
+            ("possible", "Whether all of it can still be kept in its window: 1 or 0."),
             ("would_cost", "Relevance that the exposures which are given up would cost, about."),
         ):
             family = GaugeMetricFamily(f"fairsync_promise_{name}", what, labels=["promise", "name", "group"])

@@ -129,7 +129,9 @@ export function statusSentence(promise, now) {
   const end = endText(promise, now);
   const lacking = Math.ceil(promise.shortfall);
   const missing = `${count(lacking)} ${plural(lacking, "exposure", "exposures")}`;
+  const over = promise.cap === null ? 0 : promise.exposures - promise.cap;
   if (new Date(promise.end) <= now) {
+    if (over > 0) return `The window has ended. The ceiling of ${count(promise.cap)} was exceeded by ${count(over)}.`;
     return promise.state === "kept" ? "The window has ended, and the floor was reached." : `The window has ended. ${missing} ${plural(lacking, "was", "were")} missing.`;
   }
   if (new Date(promise.start) > now) {
@@ -137,10 +139,11 @@ export function statusSentence(promise, now) {
   }
   const last = promise.window.every !== "campaign" && Date.parse(promise.window.end) === Date.parse(promise.end) ? " It is the last window." : "";
   if (promise.state === "kept") return `The floor is reached. The window ends at ${end}.${last}`;
-  if (promise.cap !== null && promise.floor === 0) {
-    return promise.exposures > promise.cap
-      ? `The ceiling of ${count(promise.cap)} is exceeded by ${count(promise.exposures - promise.cap)}. The window ends at ${end}.`
-      : `The ceiling of ${count(promise.cap)} is kept until ${end}.${last}`;
+  if (over > 0) return `The ceiling of ${count(promise.cap)} is exceeded by ${count(over)}. The window ends at ${end}.`;
+  if (promise.state === "impossible" && lacking === 0 && promise.reason) return `It cannot be kept: ${promise.reason}. The window ends at ${end}.`;
+  if (promise.floor === 0) {
+    const limit = promise.cap === null ? "limit" : `ceiling of ${count(promise.cap)}`;
+    return `The ${limit} is kept until ${end}.${last}`;
   }
   if (promise.state === "impossible") {
     const since = promise.impossible_since ? sinceText(promise.impossible_since, promise.window.zone, now) : "";

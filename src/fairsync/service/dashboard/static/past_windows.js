@@ -55,9 +55,15 @@ export function showPastWindows(root, past, promises, now) {
       ? `known since ${when(new Date(one.impossible_since), zone, new Date(one.start))}` : "not predicted";
     return make("li", { "data-group": labelKey(one.group) },
       make("strong", {}, titleOf(one)), ` ${span(new Date(one.start), new Date(one.end), zone)}: `,
-      make("span", { class: "missing" }, one.exposures < one.floor ? `${count(one.floor - one.exposures)} of ${count(one.floor)} missing` : `${count(one.exposures - one.cap)} above the ceiling of ${count(one.cap)}`),
+      make("span", { class: "missing" }, whatWasMissed(one)),
       make("span", { class: "dim" }, `, ${known}${one.note ? `: ${one.note}` : ""}`));
   });
   const more = missed.length - rows.length;
   root.replaceChildren(line, make("ul", { class: "plain" }, ...rows), more > 0 ? hiddenText(`and ${count(more)} more`) : "");
+}
+
+function whatWasMissed(one) {
+  if (one.exposures < one.floor) return `${count(one.floor - one.exposures)} of ${count(one.floor)} missing`;
+  if (one.cap !== null && one.exposures > one.cap) return `${count(one.exposures - one.cap)} above the ceiling of ${count(one.cap)}`;
+  return "the limit per list was not kept";
 }
