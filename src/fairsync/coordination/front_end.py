@@ -342,11 +342,11 @@ class FrontEnd(NoCopies, Closable):
         sample, slots = items.sample_for(membership, served.sample), items.slots_for(membership, served.slots)
         certified = items.certified_for(lease.batch, served)
         while True:
+            settlement = Settlement(
+                entry, sample, answers, slots, certified, served.costs, served.last_relevance, membership
+            )
             try:
-                self.coordinator.settle(
-                    lease.number,
-                    Settlement(entry, sample, answers, slots, certified, served.costs, served.last_relevance),
-                )
+                self.coordinator.settle(lease.number, settlement)
             except RepeatedRequestError as error:  # another front end has answered and counted some of them meanwhile
                 again = [i for i, request_id in enumerate(request_ids) if request_id in error.request_ids]
                 there = rows[again] >= 0  # a short list has empty places
