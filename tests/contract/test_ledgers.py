@@ -237,3 +237,9 @@ def test_an_action_that_fails_changes_nothing(ledger: Ledger) -> None:
     assert ledger.totals().requests == 0
     assert ledger.answers(["a"]) == {}
     assert ledger.record([entry(1, 2, 3)], "key", {"a": b"x"})
+
+
+def test_it_knows_the_keys_of_writes(ledger: Ledger) -> None:
+    ledger.record([entry(1, 0)], "one")
+    assert (ledger.knows("one"), ledger.knows("two")) == (True, False)
+    assert ledger.record([entry(1, 0)], "two"), "asking for a key does not take it"

@@ -7,9 +7,10 @@ import pytest
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
+from fairsync.coordination.lease import Settlement
 from fairsync.coordination.outside_lists import OutsideList, SettledLists, settle_outside
-from fairsync.errors import InvalidInputError
-from fairsync.ledger import MemoryLedger
+from fairsync.errors import InvalidInputError, LostLeaseError
+from fairsync.ledger import Entry, MemoryLedger
 from fairsync.promises import Promise
 from postgres_server import PostgresServer
 
@@ -215,3 +216,20 @@ def test_a_lease_may_last_longer_than_those_of_front_ends() -> None:
     world.coordinator.lease(1)  # leases that are over expire now
     assert world.settle(short.number, [OutsideList(["i0"])]).expired
     assert not world.settle(long.number, [OutsideList(["i0"])]).expired
+
+
+def test_late_lists_are_counted_once_whatever_dies_between_two_steps() -> None:
+    """A coordinator that dies after it has refused a lease, and before the lists are counted, leaves no trace of it."""
+    promises, lists = [Promise({"new": True}, at_most=30)], [OutsideList(["i0"], "r1"), OutsideList(["i2"])]
+    world = World(MemoryLedger(1), horizon=100, promises=promises)
+    lease = world.coordinator.lease(2)
+    world.coordinator.release(lease.number)
+    with pytest.raises(LostLeaseError):
+        world.coordinator.settle(lease.number, Settlement(Entry(np.array([1]), 2, 1.0, 0.0)))
+    again = World(world.coordinator.ledger, horizon=100, promises=promises)
+    late = again.settle(lease.number, lists)
+    assert (late.requests, late.exposures, late.expired) == (0, 2, True)
+    assert again.settle(lease.number, lists).repeated == 2
+    assert list(again.coordinator.answers(["r1"])) == ["r1"], "saved together with the counts"
+    again.coordinator.promise(promises=[Promise({"new": True}, at_least=1)])  # without caps, late leases are settled
+    assert again.settle(lease.number, lists[1:]).repeated == 1

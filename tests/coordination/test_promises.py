@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import fairsync as fs
+from coordination.test_targets_by_selection import counts_of
 from fairsync.coordination.lease import Settlement
 from promise_worlds import make_catalog, make_users, some_promises
 
@@ -237,3 +239,71 @@ def test_a_lost_lease_is_not_settled_where_there_are_caps(was_alone: bool) -> No
         with pytest.raises(fs.LostLeaseError, match="lease again"):
             settle(seen[0], Settlement(fs.ledger.Entry(np.array([8]), 4, 1.0, 0.0)))
     assert coordinator.report().exposures["kind=a"] == exposures
+
+
+def test_a_lost_lease_is_refused_again_after_the_coordinator_has_died() -> None:
+    """The front end that repeats its settlement must not take it for counted, and show its lists."""
+    catalog = fs.Catalog(np.eye(6), {"kind": list("aabbbb")})
+    settings: dict[str, Any] = {"k": 2, "horizon": 20, "promises": [fs.Promise({"kind": "a"}, at_most=6)]}
+    ledger, entry = fs.MemoryLedger(1), fs.ledger.Entry(np.array([4]), 2, 1.0, 0.0)
+    first = make(catalog, ledger=ledger, **settings)
+    lost, settled = first.lease(2), first.lease(2)
+    first.settle(settled.number, Settlement(replace(entry, counts=np.array([1]))))
+    first.release(lost.number)
+    for coordinator in (first, make(catalog, ledger=ledger, **settings)):
+        with pytest.raises(fs.LostLeaseError, match="lease again"):
+            coordinator.settle(lost.number, Settlement(entry))
+        assert coordinator.settle(settled.number, Settlement(entry)) is None, "it is counted already"
+    assert ledger.totals().exposures.tolist() == [1]
+
+
+def test_a_new_cap_waits_for_leases_that_could_exceed_it() -> None:
+    """An open lease was granted without it: its lists may hold anything."""
+    catalog = fs.Catalog(np.eye(6), {"kind": list("aabbbb")})
+    coordinator = make(catalog, k=2, horizon=20, promises=[fs.Promise({"kind": "a"}, at_least=1)])
+    lease, coordinator.lease_seconds = coordinator.lease(2), 0.0  # so that it is refused at once
+    with pytest.raises(fs.InvalidInputError, match="open leases may add 4"):
+        coordinator.promise(promises=[fs.Promise({"kind": "a"}, at_most=3)])
+    assert coordinator.terms.caps is None
+    coordinator.promise(promises=[fs.Promise({"kind": "a"}, at_most=4)])
+    coordinator.settle(lease.number, Settlement(fs.ledger.Entry(np.array([4]), 2, 1.0, 0.0)))
+    found = fs.FrontEnd(catalog, coordinator).retrieve(np.tile(np.eye(6)[0] + np.eye(6)[1], (18, 1)))
+    assert (found.ids >= 2).all()
+    assert coordinator.report().exposures["kind=a"] == 4
+
+
+def test_what_a_lease_of_a_coordinator_that_died_saw_is_not_taken_for_other_atoms() -> None:
+    """Its atoms may have had other codes, or been more. Its counts are by promise: none is lost."""
+    catalog, users = make_catalog(), make_users(T)
+    promises = [fs.Promise({"category": "wine"}, at_least=20), *fs.each(catalog, "provider", at_least=20)]
+    first = make(catalog, promises=promises[:1], batch_size=4)
+    first.promise(promises=promises)  # the atoms of before keep their codes, beside the new ones
+    second = make(catalog, promises=promises, batch_size=4, ledger=first.ledger)
+    atoms = [one.terms.n_atoms for one in (first, second)]
+    assert atoms[0] > atoms[1]
+    settlements: list[Any] = []
+    first.settle = lambda *arguments: settlements.append(arguments)  # type: ignore[method-assign]
+    shown = fs.FrontEnd(catalog, first).retrieve(users[:4]).ids
+    for number, settlement in settlements:
+        assert settlement.sample is not None
+        counted = second.settle(number, settlement)
+        assert counted is not None
+        assert counted.requests == 0
+    assert second.totals().exposures[0] == counts_of(catalog, shown, {"category": "wine"})
+    fs.FrontEnd(catalog, second).retrieve(users)
+    assert second.report().esp == 1.0
+
+
+def test_a_promise_made_before_the_first_settlement_of_a_horizon_survives_a_crash() -> None:
+    """The ledger would have the horizon before as the one under way, and a shorter one would be over already."""
+    catalog, users = make_catalog(), make_users(60)
+    promises = [fs.Promise({"category": "wine"}, at_least=20)]
+    coordinator = make(catalog, promises=promises, horizon=40)
+    fs.FrontEnd(catalog, coordinator).retrieve(users[:40])
+    coordinator.release(coordinator.lease(1).number)  # the next horizon begins
+    coordinator.promise(promises=promises, horizon=20)
+    again = make(catalog, promises=promises, horizon=20, ledger=coordinator.ledger)
+    assert again.report().requests == coordinator.report().requests == 0
+    fs.FrontEnd(catalog, again).retrieve(users[40:])
+    assert [one.requests for one in [*again.ledger.past(), again.totals()]] == [40, 20]
+    assert again.report().esp == 1.0

@@ -243,3 +243,45 @@ def test_replicas_with_promises_are_killed(url: str, tmp_path: Path, number: int
         shown = counts_of(catalog, np.array(answers), promise.where)
         # Of the last call of each that was killed, two answers may have been counted and not yet given.
         assert 0 <= count - shown <= 2 * 10 * (killed + number)
+
+
+def test_a_new_cap_waits_for_leases_that_could_exceed_it(start: Start) -> None:
+    catalog = fs.Catalog(np.eye(6), {"kind": list("aabbbb")})
+    settings: dict[str, Any] = {"k": 2, "horizon": 20, "promises": [fs.Promise({"kind": "a"}, at_least=1)]}
+    one, two = (start(catalog, **settings) for _ in range(2))
+    lease = one.lease(2)
+    two.lease_seconds = 0.0  # so that it is refused at once
+    with pytest.raises(fs.InvalidInputError, match="open leases may add 4"):
+        two.promise(promises=[fs.Promise({"kind": "a"}, at_most=3)])
+    two.promise(promises=[fs.Promise({"kind": "a"}, at_most=4)])
+    one.settle(lease.number, Settlement(Entry(np.array([4]), 2, 1.0, 0.0)))
+    found = fs.FrontEnd(catalog, one).retrieve(np.tile(np.eye(6)[0] + np.eye(6)[1], (18, 1)))
+    assert (found.ids >= 2).all()
+    assert two.report().exposures["kind=a"] == 4
+
+
+def test_a_horizon_that_another_coordinator_has_changed_stays_as_it_is(start: Start) -> None:
+    catalog = make_catalog()
+    promises = [fs.Promise({"new": True}, at_least=0.05)]
+    one, two = (start(catalog, k=K, horizon=T, promises=promises) for _ in range(2))
+    one.promise(promises=promises, horizon=2 * T)
+    two.promise(promises=[*promises, fs.Promise({"category": "wine"}, at_least=0.05)])
+    assert two.terms.horizon == 2 * T
+    assert two.terms.floors.tolist() == [0.05 * 2 * T * K] * 2
+
+
+def test_a_lease_may_be_settled_with_a_coordinator_whose_atoms_have_other_codes(start: Start) -> None:
+    catalog, users = make_catalog(), make_users(T)
+    promises = [fs.Promise({"category": "wine"}, at_least=20), *fs.each(catalog, "provider", at_least=20)]
+    settings: dict[str, Any] = {"k": K, "horizon": T, "batch_size": 4}
+    first = start(catalog, promises=promises[:1], **settings)
+    first.promise(promises=promises)
+    second = start(catalog, promises=promises, **settings)
+    assert first.terms.n_atoms > second.terms.n_atoms
+    front, settle = fs.FrontEnd(catalog, first), first.settle
+    first.settle = second.settle  # type: ignore[method-assign]
+    shown = front.retrieve(users[:4]).ids
+    first.settle = settle  # type: ignore[method-assign]
+    assert second.report().exposures["category=wine"] == counts_of(catalog, shown, {"category": "wine"})
+    fs.FrontEnd(catalog, second).retrieve(users[4:])
+    assert second.report().esp == 1.0

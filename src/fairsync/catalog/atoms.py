@@ -162,6 +162,24 @@ class Membership:
         """Return (P,) the sum over the atoms of each promise of values by atom."""
         return np.bincount(self.promises, values[self._owners], self.n_promises).astype(np.float64, copy=False)
 
+    def is_part_of(self, other: Membership) -> bool:
+        """Return whether promises and atoms have the same codes in another one, which may have more of them.
+
+        Examples
+        --------
+        >>> one = Membership.of([(), (0,)], 1)
+        >>> one.is_part_of(Membership.of([(), (0,), (0, 1)], 2)), one.is_part_of(Membership.of([(0,), ()], 1))
+        (True, False)
+        """
+        if self is other:
+            return True
+        n, m = len(self.offsets), len(self.promises)
+        return (
+            self.n_promises <= other.n_promises
+            and np.array_equal(self.offsets, other.offsets[:n])
+            and np.array_equal(self.promises, other.promises[:m])
+        )
+
     def of_atom(self, atom: int) -> NDArray[np.int64]:
         """Return the codes of an atom's promises."""
         return self.promises[self.offsets[atom] : self.offsets[atom + 1]]

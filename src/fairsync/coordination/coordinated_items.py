@@ -185,7 +185,8 @@ class CoordinatedItems:
             return (self if counted is self.counted else replace(self, counted=counted)), counted.atoms
         promises, before = tuple(map(Promise.from_dict, shared.promises)), self.commitment
         resolved = None if before is None else before.resolved
-        if resolved is not None and resolved.promises == promises:
+        is_known = before is not None and before.terms.horizon == shared.horizon
+        if resolved is not None and resolved.promises == promises and is_known:
             return self, resolved.atoms
         known_wheres = None if resolved is None else [one.where for one in resolved.promises]
         is_continued = known_wheres is not None and known_wheres == [one.where for one in promises[: len(known_wheres)]]

@@ -15,6 +15,7 @@ from fairsync.catalog.groups import Groups, grow
 from fairsync.closing import Closable, NoCopies
 from fairsync.coordination.coordinated_items import CoordinatedItems, promise_groups
 from fairsync.coordination.counted import bounds_of
+from fairsync.coordination.lease import lease_key
 from fairsync.coordination.local_state import LocalState
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.inputs import check_counts, check_positive, check_seconds
@@ -304,14 +305,20 @@ class Coordinator(NoCopies, Closable):
                 self._saver.save_if_due(self.terms, self._state.loop)
             return counted
 
-    def record_late(self, number: int, entry: Entry) -> bool:
+    def record_late(self, number: int, entry: Entry, answers: Mapping[str, bytes]) -> bool:
         """Record exposures of a lost lease that `settle` refused although they were shown; False if they are known.
 
-        They may exceed caps. The requests do not count, because they were granted again.
+        They may exceed caps. The requests do not count, because they were granted again. Answers by request id are
+        saved with them.
+
+        Raises
+        ------
+        RepeatedRequestError
+            Some of the requests have been answered before. Nothing was recorded: repeat it without them.
         """
         with self._changed:
             self._check_open()
-            return self._state.record(replace(entry, requests=0), f"late lease {number}")
+            return self._state.record(replace(entry, requests=0), lease_key(number), answers)
 
     def release(self, number: int) -> None:
         """Return a lease that was not answered. Its requests can be leased again."""

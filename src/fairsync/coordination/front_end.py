@@ -346,6 +346,7 @@ class FrontEnd(NoCopies, Closable):
             items.certified_for(lease.batch, served),
             last_relevance=served.last_relevance,
             answers=answers,
+            membership=membership,
         )
         while True:
             try:

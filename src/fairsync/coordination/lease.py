@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fairsync.loop.batch import Outcome
@@ -10,7 +10,13 @@ from fairsync.loop.batch import Outcome
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from fairsync.catalog.atoms import Membership
     from fairsync.loop.batch import Batch
+
+
+def lease_key(number: int) -> str:
+    """Return the idempotency key under which the counts of a lease are recorded, in time or late."""
+    return f"lease {number}"
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,20 @@ class Settlement(Outcome):
     ----------
     answers : dict
         Answers to save with the counts, by request id.
+    membership : Membership or None
+        The atoms that sample, slots and certificate speak of; None for groups.
     """
 
     answers: Mapping[str, bytes] = field(default_factory=dict, kw_only=True)
+    membership: Membership | None = field(default=None, kw_only=True)
+
+    def within(self, membership: Membership | None) -> Settlement:
+        """Return the settlement for a coordinator with these atoms.
+
+        The coordinator that has granted the lease may have been another one, whose atoms had other codes. Then prices
+        are not learnt from it.
+        """
+        mine = self.membership
+        if mine is membership or (mine is not None and membership is not None and mine.is_part_of(membership)):
+            return self
+        return replace(self, sample=None, slots=None, certified=None)

@@ -7,13 +7,17 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fairsync.catalog.groups import Groups
+from fairsync.coordination.lease import lease_key
 from fairsync.coordination.lease_table import LeaseTable
 from fairsync.coordination.target_terms import counted_since, has_other_shape, target_terms
 from fairsync.errors import InvalidInputError, LostLeaseError
 from fairsync.inputs import check_k
+from fairsync.ledger import Entry
 from fairsync.ledger.labels import check_labels, save_labels
-from fairsync.loop.certificate_opening import cannot_be_kept, open_certificate
+from fairsync.loop.certificate_opening import cannot_be_kept, check_caps, open_certificate
 from fairsync.loop.certificate_state import CertificateState
 from fairsync.loop.loop_state import LoopState
 from fairsync.loop.spending import NO_LIMITS
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Grouped
     from fairsync.coordination.lease import Lease, Settlement
     from fairsync.coordination.targets import Targets
-    from fairsync.ledger import Entry, Ledger, Totals
+    from fairsync.ledger import Ledger, Totals
     from fairsync.ledger.audit import AuditRecord
     from fairsync.loop.promise_costs import PromiseCosts
     from fairsync.loop.spending import Spending
@@ -36,8 +40,6 @@ if TYPE_CHECKING:
 _LEASES_PER_COORDINATOR = 1 << 24
 # Bounds of the time to wait for open leases, in seconds.
 _MIN_DELAY, _MAX_DELAY = 0.001, 60.0
-# Lost leases that were refused, and are refused again if their settlement is repeated.
-_MAX_REFUSED = 1_000
 
 
 class LocalState:
@@ -79,7 +81,6 @@ class LocalState:
         first = secrets.randbits(38) * _LEASES_PER_COORDINATOR
         self.leases = LeaseTable(first=first, issued=first)
         self._deadlines: dict[int, float] = {}
-        self._refused: tuple[int, ...] = ()  # the latest lost leases that were not settled because of caps
 
     def learn(self, loop: LoopState) -> None:
         """Take the prices, and what promises may cost, of a loop that was made from this one."""
@@ -116,36 +117,31 @@ class LocalState:
         if settled is None:
             return None
         leases, entry = settled
+        settlement = settlement.within(self.terms.membership)
         if number not in self.leases.open and self.terms.caps is not None:
-            self._refuse(number)
-            return None
+            if self.ledger.knows(lease_key(number)):
+                return None  # a coordinator that died has settled it, or it was recorded late
+            raise LostLeaseError(number)
         # The certificate is for this lease alone: `certified` puts it beside those that are open.
         counted = replace(settlement, entry=entry, costs=self._fitting(settlement.costs), certified=None)
         loop, entry = self.loop.record(self.policy, counted)
         if loop.certificate is not None:
             loop = loop.certified(self.terms, settlement.certified, leases.requests, leases.reserved(self.terms))
-        if not self.ledger.record([entry], f"lease {number}", settlement.answers):
+        if not self.ledger.record([entry], lease_key(number), settlement.answers):
             return None  # another coordinator recorded it before it died
         self.loop, self.leases = loop, leases
         self._deadlines.pop(number, None)
         return entry
-
-    def _refuse(self, number: int) -> None:
-        """Refuse to settle a lost lease, unless a coordinator that died has settled it."""
-        if number not in self._refused and not self.ledger.record([], f"lease {number}"):
-            return
-        self._refused = (*self._refused, number)[-_MAX_REFUSED:]
-        raise LostLeaseError(number)
 
     def _fitting(self, costs: PromiseCosts | None) -> PromiseCosts | None:
         """Return costs for the groups that there are now: some may have been added since the lease was granted."""
         n = len(self.terms.floors)
         return costs.grown(n) if costs is not None and len(costs.subsidies) <= n else None
 
-    def record(self, entry: Entry, key: str) -> bool:
-        """Record an entry that belongs to no lease; return False if this idempotency key is known."""
+    def record(self, entry: Entry, key: str, answers: Mapping[str, bytes] | None = None) -> bool:
+        """Record an entry that belongs to no open lease; return False if this idempotency key is known."""
         progress, entry = self.loop.progress.record(entry)
-        if not self.ledger.record([entry], key):
+        if not self.ledger.record([entry], key, answers):
             return False
         self.loop = replace(self.loop, progress=progress)
         return True
@@ -181,6 +177,10 @@ class LocalState:
                 if not may_wait:
                     raise
                 return False
+        if loop.progress.opens_horizon:  # a coordinator after this one must not judge the promise by the last horizon
+            nothing = Entry(np.zeros_like(terms.floors), 0, 0.0, 0.0)
+            progress, entry = loop.progress.record(nothing)
+            loop = replace(loop, progress=progress)
         self._replace_promise(groups, terms, loop)
         if entry is not None:
             self.ledger.record([entry])
@@ -196,6 +196,7 @@ class LocalState:
         progress, affordable, leased = loop.progress, loop.spending.affordable(terms), self.leases.requests
         if loop.certificate is not None:
             reserved = self.leases.reserved(terms)
+            check_caps(progress, terms, self.terms, reserved)
             certificate = open_certificate(progress, affordable, self.loop.certificate, leased, reserved)
             if certificate is None:
                 raise cannot_be_kept(terms, progress.totals)

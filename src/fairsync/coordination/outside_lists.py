@@ -191,16 +191,12 @@ def _record(
     answers, membership = _answers(lists, items, coordinator.k), coordinator.terms.membership
     shown = None if membership is None else items.shown_for(membership, _all_rows(lists))
     try:
-        counted = coordinator.settle(number, Settlement(entry, sample, certified=shown, answers=answers))
+        counted = coordinator.settle(
+            number, Settlement(entry, sample, certified=shown, answers=answers, membership=membership)
+        )
     except LostLeaseError:  # there are caps; but these lists were shown
-        known = coordinator.answers(list(answers))
-        if known:
-            raise RepeatedRequestError(list(known)) from None
         late = replace(entry, requests=0)
-        if not coordinator.record_late(number, late):
-            return None, True
-        coordinator.save_answers(answers)
-        return late, True
+        return late if coordinator.record_late(number, late, answers) else None, True
     return counted, counted is not None and counted.requests < entry.requests
 
 

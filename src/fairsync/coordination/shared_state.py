@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.catalog.groups import Groups
+from fairsync.coordination.lease import lease_key
 from fairsync.coordination.local_state import extended_groups
 from fairsync.coordination.shared_grants import grant_lease
 from fairsync.coordination.shared_queries import CLOSE
@@ -126,7 +127,8 @@ class SharedState:
         view = self._view
         if len(settlement.entry.counts) > len(self.groups.labels):
             self.refresh()  # another coordinator has added groups
-        counted = self.ledger.settle(number, settlement.entry, f"lease {number}", settlement.answers)
+        settlement = settlement.within(self.terms.membership)
+        counted = self.ledger.settle(number, settlement.entry, lease_key(number), settlement.answers)
         view.rows.forget(number)
         if counted is None:
             return None
@@ -135,9 +137,9 @@ class SharedState:
         view.certificate.settle(settlement.certified)
         return counted
 
-    def record(self, entry: Entry, key: str) -> bool:
-        """Record an entry that belongs to no lease; return False if this idempotency key is known."""
-        if not self.ledger.record([entry], key):
+    def record(self, entry: Entry, key: str, answers: Mapping[str, bytes] | None = None) -> bool:
+        """Record an entry that belongs to no open lease; return False if this idempotency key is known."""
+        if not self.ledger.record([entry], key, answers):
             return False
         rows = self._view.rows
         rows.progress = rows.progress.record(entry)[0]
@@ -199,9 +201,15 @@ class SharedState:
                 "these caps leave too few items outside them to fill lists with. Coordinators that share a ledger can"
                 " be given them with the first request of a horizon, not later."
             )
+        reserved = self._view.certificate.budget.all_reserved(open_, terms)
         if not is_first:
             check_caps(progress, terms, self.terms)
-        reserved = self._view.certificate.budget.all_reserved(open_, terms)
+            try:
+                check_caps(progress, terms, self.terms, reserved)
+            except InvalidInputError:
+                if not may_wait:
+                    raise
+                return False
         left = progress.left(terms) - rows.leases.requests
         if left <= 0 and not open_:  # the horizon is over
             progress, left = progress.restart(), terms.horizon

@@ -62,8 +62,8 @@ class StateStore(Protocol):
         """Record the counts of a lease; return the entry as it counts, or None if the lease is settled already."""
         ...
 
-    def record(self, entry: Entry, key: str) -> bool:
-        """Record an entry that belongs to no lease; return False if this idempotency key is known."""
+    def record(self, entry: Entry, key: str, answers: Mapping[str, bytes] | None = None) -> bool:
+        """Record an entry that belongs to no open lease; return False if this idempotency key is known."""
         ...
 
     def release(self, number: int) -> None:

@@ -209,6 +209,10 @@ class Ledger(Saved, Protocol):
         """
         ...
 
+    def knows(self, key: str) -> bool:
+        """Return whether something was recorded under this idempotency key."""
+        ...
+
     def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the saved answers to requests, by request id.
 

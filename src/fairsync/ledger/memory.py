@@ -69,7 +69,7 @@ class MemoryLedger(Closable):
         self, entries: Sequence[Entry], key: str | None = None, answers: Mapping[str, bytes] | None = None
     ) -> bool:
         """Add entries, unless entries were recorded under this idempotency key before."""
-        if key in self._keys:
+        if key is not None and self.knows(key):
             return False
         repeated = list(self.answers(list(answers))) if answers else []
         if repeated:
@@ -89,6 +89,10 @@ class MemoryLedger(Closable):
             totals = totals.after(entry)
         self._record = (totals, past)
         return True
+
+    def knows(self, key: str) -> bool:
+        """Return whether entries were recorded under this idempotency key."""
+        return key in self._keys
 
     def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the saved answers to requests, by request id; empty if it is too old to be saved still."""

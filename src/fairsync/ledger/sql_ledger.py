@@ -179,6 +179,11 @@ class SqlLedger(NoCopies, Closable):
             self.database.run(lambda transaction: delete_old(transaction, self.retention))
         return self._own.add(lease, entry, key, answers)
 
+    def knows(self, key: str) -> bool:
+        """Return whether entries were recorded under this idempotency key."""
+        query = "SELECT 1 FROM keys WHERE key = :key"
+        return bool(self.database.run(lambda transaction: transaction.execute(query, key=key), "statement"))
+
     def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the saved answers to requests, by request id; empty if it is too old to be saved still."""
         if not request_ids:

@@ -29,17 +29,28 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def check_caps(progress: Progress, terms: Terms, before: Terms) -> None:
-    """Refuse caps that have been exceeded already, unless they were the same before the change."""
+def check_caps(progress: Progress, terms: Terms, before: Terms, reserved: NDArray[np.int64] | None = None) -> None:
+    """Refuse caps that have been exceeded already, or that open leases may exceed, unless they were the same before.
+
+    Parameters
+    ----------
+    progress, terms, before
+        The progress of the horizon, and the promises after and before a change.
+    reserved
+        (P,) what open leases may use of the caps; None for nothing. Promises that are new count none of it.
+    """
     if terms.caps is None or progress.left(terms) <= 0:  # or the next horizon starts with the next request
         return
     known = np.full(len(terms.caps), NO_CAP) if before.caps is None else grow(before.caps, len(terms.caps))
-    exceeded = np.flatnonzero((progress.totals.exposures > terms.caps) & (terms.caps != known))
+    had = progress.totals.exposures
+    used = had if reserved is None else had + grow(reserved[: len(before.floors)], len(had))
+    exceeded = np.flatnonzero((used > terms.caps) & (terms.caps != known))
     if len(exceeded):
         code = int(exceeded[0])
+        coming = f", and open leases may add {used[code] - had[code]:,}" if used[code] > had[code] else ""
         raise InvalidInputError(
-            f"A promise with at most {terms.caps[code]:,} exposures has had {progress.totals.exposures[code]:,} since"
-            " the horizon began. Raise at_most, lengthen the horizon, or wait for the next one."
+            f"A promise with at most {terms.caps[code]:,} exposures has had {had[code]:,} since the horizon began"
+            f"{coming}. Raise at_most, lengthen the horizon, or wait for the next one."
         )
 
 

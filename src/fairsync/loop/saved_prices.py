@@ -91,7 +91,8 @@ class SavedPrices:
         """Return the prices with which a loop continues under these terms, after these counts."""
         if self.terms.k != terms.k:
             raise InvalidInputError(f"it was learnt with k = {self.terms.k}, and now k is {terms.k}.")
-        if not _is_extended(self.terms.membership, terms.membership):
+        before, now = self.terms.membership, terms.membership
+        if before is not now and (before is None or now is None or not before.is_part_of(now)):
             raise InvalidInputError("it was learnt for other promises or items.")
         saved, is_after = self.price_state, _is_after(self.totals, totals)
         if not _is_same(self.terms, terms):
@@ -223,18 +224,6 @@ class PriceSaver:
             raise InvalidInputError(f"it has {len(found.prices)} groups, and the catalog has {len(terms.floors)}.")
         in_force = terms_in_force(terms, loop.certificate, spending)
         return replace(loop, price_state=found, in_force=in_force, spending=spending)
-
-
-def _is_extended(before: Membership | None, now: Membership | None) -> bool:
-    """Return whether atoms and promises have kept their codes; further ones may follow."""
-    if before is None or now is None:
-        return before is now
-    n, m = len(before.offsets), len(before.promises)
-    return (
-        n <= len(now.offsets)
-        and np.array_equal(before.offsets, now.offsets[:n])
-        and np.array_equal(before.promises, now.promises[:m])
-    )
 
 
 def _is_same(before: Terms, now: Terms) -> bool:
