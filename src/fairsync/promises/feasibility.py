@@ -195,15 +195,17 @@ def _error(
 ) -> InfeasibleFloorsError:
     promises = [promise for promise in conflict.promises if names[promise] != EVERY_SLOT]
     texts = [f"{names[promise]} ({_bounds_text(terms, promise, under_way)})" for promise in promises]
-    if len(promises) == 1:
+    if not promises:
+        reason = "lists were short"
+    elif len(promises) == 1:
         reason = f"{texts[0]} cannot hold"
     elif conflict.is_irreducible:
         reason = f"These {len(promises):,} promises cannot hold together: {_listed(texts, ', ')}"
     else:
         reason = f"Among these {len(promises):,} promises are some that cannot hold together: {_listed(texts, ', ')}"
     if len(promises) < len(conflict.promises):  # nobody made the promise of every slot
-        leave = "it leaves" if len(promises) == 1 else "they leave"
-        reason += f": {leave} too few items to fill all {terms.horizon * terms.k:,} slots"
+        cause = {0: "there are", 1: "it leaves"}.get(len(promises), "they leave")
+        reason += f": {cause} too few items to fill all {terms.horizon * terms.k:,} slots"
     if under_way is not None:
         reason = f"After {under_way.requests:,} of {terms.horizon:,} requests: {reason}"
     remedy = "Lower some of them."
