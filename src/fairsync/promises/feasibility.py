@@ -60,7 +60,8 @@ def check_together(terms: Terms, names: Sequence[str], seconds: float = SECONDS)
     >>> check_together(terms, ["toys", "acme"])
     Traceback (most recent call last):
     fairsync.errors.InfeasibleFloorsError: These 2 promises cannot hold together: toys (at least 5), acme (at least 5).
-    One change would suffice: toys at least 4, or acme at least 4. Or let floors give way (if_infeasible='give way').
+    One change would suffice: toys at least 4, or acme at least 4. Or let floors give way:
+    FairRetriever(if_infeasible='give way').
     """
     plan = find_certificate(terms, terms.floors, terms.caps, terms.horizon, seconds=seconds)
     if plan is None:
@@ -214,7 +215,7 @@ def _error(
         remedy = f"One change would suffice: {_listed(found.texts, ', or ')}.{others}"
     if found.can_give_way:
         which = "floors" if len(np.unique(terms.order[promises])) == 1 else "those of the lowest priority"
-        remedy += f" Or let {which} give way (if_infeasible='give way')."
+        remedy += f" Or let {which} give way: FairRetriever(if_infeasible='give way')."
     if under_way is not None and under_way.remedy:
         remedy += f" {under_way.remedy}"
     floor = int(terms.floors[promises].sum())
