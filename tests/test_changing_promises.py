@@ -179,3 +179,48 @@ def test_a_ledger_that_is_too_far_is_refused_with_what_could_hold() -> None:
     ) as e:
         opened(16)
     assert e.value.largest == {"kind=a": 12}
+
+
+def test_a_ledger_is_continued_exactly_after_items_and_promises_changed(tmp_path: Path) -> None:
+    catalog = two_kinds(6, 10)
+    promises = [
+        fs.Promise({"kind": "a"}, at_least=3),
+        *fs.each(catalog, "id", at_least=1, where={"new": True}),
+        fs.Promise({"kind": "b"}, at_most=40),
+    ]
+    terms: dict[str, Any] = {"k": 2, "horizon": 30, "batch_size": 2}
+    users = np.random.default_rng(3).normal(size=(20, 3))
+    one = fs.FairRetriever(catalog, promises=promises, **terms)
+    other = fs.FairRetriever(catalog, promises=promises, ledger=str(tmp_path / "ledger.db"), **terms)
+    for retriever in (one, other):
+        retriever.retrieve(users[:5])
+        retriever.upsert(None, {"kind": ["c", "a"], "new": [True, False]}, [7, 0])
+        retriever.remove([2])  # its promise ends
+        retriever.retrieve(users[5:8])
+        retriever.promise(promises=[*promises[1:], fs.Promise({"kind": "c"}, at_least=2)])
+        retriever.retrieve(users[8:9])
+    other.close()
+    with fs.FairRetriever(one.catalog, promises=one.promises, ledger=str(tmp_path / "ledger.db"), **terms) as again:
+        assert again.report() == one.report()
+        assert again.retrieve(users[9:]).ids.tolist() == one.retrieve(users[9:]).ids.tolist()
+        assert again.report().prices == one.report().prices
+
+
+@pytest.mark.parametrize("of_groups", [True, False])
+def test_a_ledger_is_continued_after_requests_that_could_not_show_what_was_promised(
+    of_groups: bool, tmp_path: Path
+) -> None:
+    catalog = two_kinds()
+    given: dict[str, Any] = {"promises": [fs.Promise({"kind": "a"}, at_most=4), fs.Promise({"kind": "b"}, at_least=3)]}
+    if of_groups:
+        given = {"floors": {"b": 6}}
+    given |= {"k": 2, "horizon": 3, "batch_size": 2, "ledger": str(tmp_path / "ledger.db")}
+    with fs.FairRetriever(catalog, **given) as retriever:
+        retriever.retrieve(ALIKE[:2], where={"id": 0})
+        exposures = retriever.report().exposures
+    with fs.FairRetriever(catalog, **given) as retriever:
+        assert retriever.report().exposures == exposures
+        retriever.retrieve(ALIKE[:1])
+        report = retriever.report()
+    assert report.is_over
+    assert report.exposures["kind=b" if not of_groups else "b"] == 2

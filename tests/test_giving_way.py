@@ -249,6 +249,6 @@ def test_giving_way_is_not_recommended_where_caps_leave_slots_empty(
 
 def test_giving_way_is_recommended_for_floors_of_one_priority() -> None:
     catalog, promises = fs.Catalog(np.eye(4), KINDS), [fs.Promise({"kind": kind}, at_least=8) for kind in "ab"]
-    with pytest.raises(fs.InfeasibleFloorsError, match=r"Or let floors give way \(if_infeasible='give way'\)\."):
+    with pytest.raises(fs.InfeasibleFloorsError, match=r"give way: FairRetriever\(if_infeasible='give way'\)\."):
         fs.FairRetriever(catalog, k=1, horizon=10, promises=promises)
     fs.FairRetriever(catalog, k=1, horizon=10, promises=promises, if_infeasible="give way")

@@ -24,7 +24,7 @@ from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.explain.explained_batch import explain_requests
 from fairsync.hindsight import Hindsight
 from fairsync.inputs import check_catalog, check_seconds, check_users
-from fairsync.ledger import Entry, Ledger, MemoryLedger, open_ledger
+from fairsync.ledger import Entry, Ledger, MemoryLedger, open_existing, open_ledger
 from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.ledger.urls import MEMORY
 from fairsync.loop.batch import Batch, ServedBatch, uncounted_batch
@@ -32,7 +32,7 @@ from fairsync.loop.calibration import calibrate
 from fairsync.loop.certificate_opening import terms_in_force
 from fairsync.loop.commitment import Commitment
 from fairsync.loop.loop_state import LoopState
-from fairsync.loop.saved_prices import PriceSaver, SavedPrices
+from fairsync.loop.saved_prices import PriceSaver, SavedPrices, continued_promises
 from fairsync.loop.serving import serve
 from fairsync.loop.spending import check_budget
 from fairsync.policies import Policy, Terms, make_policy
@@ -159,30 +159,32 @@ class FairRetriever(NoCopies, Closable):
             raise InvalidInputError(f"if_infeasible must be 'refuse' or 'give way', got {if_infeasible!r}.")
         gives_way, self.budget = if_infeasible == "give way", check_budget(budget)
         seconds = check_seconds(save_seconds, "save_seconds")
-        self._commitment = Commitment.of(
-            catalog, k, floors, promises, horizon, batch_size, max_exclude, gives_way=gives_way
-        )
-        self.index = make_index(index, self._commitment.searched)
         self._lock, self._closed = threading.Lock(), False
         self.limited_requests = 0
         self._given, self._owns_ledger = (policy, index), isinstance(ledger, str)
-        if ledger is None or isinstance(ledger, str):
-            ledger = open_ledger(ledger or MEMORY, len(self._commitment.labels))
-        self.ledger: Ledger = ledger
-        # A crash would lose a state that is saved in memory: `close` alone saves it there.
-        seconds = math.inf if isinstance(self.ledger, MemoryLedger) else seconds
+        opened = open_existing(ledger) if isinstance(ledger, str) else ledger
         try:
-            self._saver = PriceSaver(self.ledger, self.policy, seconds)
-            check_labels(self.ledger, self._commitment.labels)
-            anyway = gives_way or isinstance(promises, ResolvedPromises)  # saved promises were accepted before
-            totals = self.ledger.totals()
+            before = None if opened is None else continued_promises(promises, opened, self.policy)
+            self._commitment = Commitment.of(
+                catalog, k, floors, promises, horizon, batch_size, max_exclude, gives_way=gives_way, before=before
+            )
+            self.index = make_index(index, self._commitment.searched)
+            if opened is None:
+                opened = open_ledger(ledger if isinstance(ledger, str) else MEMORY, len(self._commitment.labels))
+            self.ledger: Ledger = opened
+            # A crash would lose a state that is saved in memory: `close` alone saves it there.
+            self._saver = PriceSaver(opened, self.policy, math.inf if isinstance(opened, MemoryLedger) else seconds)
+            check_labels(opened, self._commitment.labels)
+            # Promises that were accepted before go on, also if an outage has put some of them out of reach.
+            anyway = gives_way or isinstance(promises, ResolvedPromises) or self._saver.were_in_force(self.terms)
+            totals = opened.totals()
             spending, names = self._saver.spending(self.terms, totals, self.budget), self._commitment.names
             loop = LoopState.open(self.terms, self.policy, totals, spending, allow_infeasible=anyway, names=names)
             self._state = self._saver.load(self.terms, loop)
-            save_labels(self.ledger, self._commitment.labels)
+            save_labels(opened, self._commitment.labels)
         except BaseException:
-            if self._owns_ledger:
-                self.ledger.close()
+            if opened is not None and self._owns_ledger:
+                opened.close()
             raise
 
     @property

@@ -305,7 +305,7 @@ def test_masked_groups_and_others_in_their_place() -> None:
     assert (candidate.id, candidate.reason, candidate.plain_rank, candidate.displaced) == (1, "price", 2, 0)
     why = found.explain().why_not(0)
     assert (why.reason, why.price, why.to_dict()["price"]) == ("price", np.inf, None)
-    assert str(why) == "0 is not there: its group is masked."
+    assert str(why) == "0 is not there: its group is masked, or a limit per list is used up."
     filled = retriever.retrieve([[1.0]], exclude=[[1, 2]], explain=True).explain()
     assert filled.candidates[0].prices == {"a (no promise)": np.inf}
     assert Explanation.from_dict(json.loads(json.dumps(filled.to_dict()))) == filled

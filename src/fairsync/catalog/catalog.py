@@ -22,6 +22,7 @@ from fairsync.catalog.names import are_words, check_names, check_same_kind, is_n
 from fairsync.catalog.row_lookup import RowLookup
 from fairsync.catalog.selection import Selection
 from fairsync.errors import InvalidInputError
+from fairsync.text import count
 
 # Above this a float64 inner product of two such vectors could overflow.
 LARGEST_VALUE = 1e150
@@ -401,7 +402,8 @@ class Catalog:
 
     def __repr__(self) -> str:
         kind, cosine = self.embeddings.dtype.name, ", cosine" if self.normalized else ""
-        return f"Catalog({len(self):,} items, {self.n_groups:,} groups, dim {self.dim}, {kind}{cosine})"
+        items, groups = count(len(self), "item"), count(self.n_groups, "group")
+        return f"Catalog({items}, {groups}, dim {self.dim}, {kind}{cosine})"
 
 
 def _split_attributes(

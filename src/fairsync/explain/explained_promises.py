@@ -89,9 +89,8 @@ class ExplainedPromises:
 
     def to_dict(self) -> Mapping[str, Any]:
         """Return explanation and trace as values for JSON; see `StoredExplanation`."""
-        made, missing = self._made, self._missing()
+        made, prices = self._made, self._left_prices()
         seen = replace(self._seen, prices=np.zeros(len(self._seen.prices)), keeps_floors=False, cut=made.cut)
-        prices = self._in_force(missing)
         promises = {self.names[promise]: float(prices[promise]) for promise in np.flatnonzero(prices).tolist()}
         return {
             "explanation": made.to_dict(),
@@ -104,7 +103,7 @@ class ExplainedPromises:
         rows, relevance = seen.chosen, self._relevance()
         catalog = trace.catalog.ungrouped
         missing = self._missing()
-        named = self._applied(rows, relevance, missing)
+        named, scores = self._applied(rows, relevance)
         rank = rows if catalog.rank is None else catalog.rank[rows]
         order = np.lexsort((rank, -relevance))
         fixed = trace.fixed if trace.fixed is not None and trace.fixed.requests[self.position] else None
@@ -128,10 +127,9 @@ class ExplainedPromises:
                     int(trace.ranks[self.position, at]) or None, reason, None if is_plain else next(absent, None),
                 )
             )  # fmt: skip
-        scores = relevance - np.array([sum(one.values()) for one in named])
         open_slots = np.isin(rows, seen.before)
         cut = float(scores[open_slots].min()) if len(rows) == seen.k and open_slots.any() else None
-        priced = replace(seen, prices=self._membership.atom_prices(self._in_force(missing)), keeps_floors=False)
+        priced = replace(seen, prices=self._membership.atom_prices(self._left_prices()), keeps_floors=False)
         why_not = partial(why_not_under_promises, replace(priced, cut=cut), trace.catalog)
         return Explanation(tuple(candidates), cut, trace.depth, why_not)
 
@@ -152,22 +150,49 @@ class ExplainedPromises:
         missing: _Rows = np.maximum(trace.missing - membership.exposures(shown), 0)
         return missing
 
-    def _in_force(self, missing: _Rows) -> _Floats:
-        """Return (P,) the prices without the subsidies of floors that missed nothing."""
-        return np.where((self.prices < 0) & (missing <= 0) & self.trace.keeps_floors, 0.0, self.prices)
+    def _left_prices(self) -> _Floats:
+        """Return (P,) the prices for items that are not in the list of prices.
 
-    def _applied(self, rows: _Rows, relevance: _Floats, missing: _Rows) -> list[dict[str, float]]:
-        """Return the prices of each candidate by promise.
-
-        A subsidy is applied to the first items by score that its floor needs.
+        A subsidy has ended if that list has what the floor missed. A promise whose limit per list is used up has the
+        price +inf.
         """
+        seen, terms = self._seen, self._terms
+        if not seen.keeps_floors:
+            return self.prices
+        given = self._exposures(seen.before)
+        prices = np.where((self.prices < 0) & (self._missing() <= given), 0.0, self.prices)
+        limits = terms.list_limits
+        return prices if limits is None else np.where((limits < terms.k) & (given >= limits), np.inf, prices)
+
+    def _exposures(self, rows: _Rows) -> _Rows:
+        membership = self._membership
+        counts = np.bincount(self.trace.catalog.group_of[rows], minlength=membership.n_atoms)
+        return membership.exposures(counts)
+
+    def _applied(self, rows: _Rows, relevance: _Floats) -> tuple[list[dict[str, float]], _Floats]:
+        """Return the prices of each candidate by promise, and its score.
+
+        A subsidy is applied to the first items by score that its floor needs: in the list that prices gave, and then of
+        those that the guard put in.
+        """
+        before, values = self.trace.before(self.position)
+        applied = dict(zip(before.tolist(), self._prices_in_order(before, values, self._missing()), strict=True))
+        forced = np.flatnonzero(~np.isin(rows, before))
+        missing = self._missing() - self._exposures(rows[np.isin(rows, before)])
+        late = self._prices_in_order(rows[forced], relevance[forced], missing)
+        applied.update(zip(rows[forced].tolist(), late, strict=True))
+        named = [applied[row] for row in rows.tolist()]
+        return named, relevance - np.array([sum(one.values()) for one in named])
+
+    def _prices_in_order(self, rows: _Rows, relevance: _Floats, missing: _Rows) -> list[dict[str, float]]:
+        """Return the prices of items by promise, if they are added in the order of their scores."""
         trace, membership = self.trace, self._membership
         left, named = missing.copy(), [dict[str, float]() for _ in rows]
         atoms = trace.catalog.group_of[rows]
         for at in np.argsort(trace.prices[atoms] - relevance, kind="stable").tolist():
             for promise in membership.of_atom(int(atoms[at])).tolist():
                 price = float(self.prices[promise])
-                if price < 0 and trace.keeps_floors:
+                if price < 0 and self._seen.keeps_floors:
                     price = price if left[promise] > 0 else 0.0
                     left[promise] -= 1
                 if self.prices[promise] != 0:

@@ -76,7 +76,8 @@ class WhyNot:
         The item and the label of its group.
     reason : str
         ``"excluded"``: the request excluded it. ``"condition"``: it does not meet the request's condition. ``"price"``:
-        it would be there without prices, or its group is masked. ``"forced"``: a forced slot took its place.
+        it would be there without prices, its group is masked, or a limit per list is used up; then ``price`` is
+        infinite. ``"forced"``: a forced slot took its place.
         ``"relevance"``: it is below the cut. ``"missed"``: it is above the cut, and the index, which is approximate or
         was partly out of reach, did not find it.
     relevance, price : float
@@ -119,7 +120,7 @@ class WhyNot:
 
     def _distance(self) -> str:
         if self.price == math.inf:
-            return "its group is masked"
+            return "its group is masked, or a limit per list is used up"
         if self.cut is None or self.below is None:
             return "no slot was open to prices"
         if self.below == 0:

@@ -252,7 +252,7 @@ class BatchTrace:
         """
         k = chosen.rows.shape[1]
         known: int | None = None
-        if not prices.any() and not replaced and fixed is None:
+        if not prices.any() and not replaced and fixed is None and terms.list_limits is None:
             found, ranks = chosen, np.where(chosen.rows >= 0, np.arange(1, k + 1), 0)
         elif isinstance(index, ExactIndex):
             ranks, found = rank_without_prices(index, users, chosen, eligible)
@@ -271,7 +271,7 @@ class BatchTrace:
         """Return the trace of one request."""
         eligible, k = self.eligible, self.chosen.rows.shape[1]
         chosen, nothing = self._candidates(i)[0], np.empty(0, dtype=np.int64)
-        before = self._before(i)[0]
+        before = self.before(i)[0]
         plain, overlaps = self.plain[i], self.terms.membership is not None  # see `fairsync.explain.explained_promises`
         return RequestTrace(
             user=self.users[i],
@@ -287,6 +287,11 @@ class BatchTrace:
             cut=self._cut(i) if len(chosen) == k and not overlaps else None,
         )
 
+    def before(self, i: int) -> tuple[_Rows, _Floats]:
+        """Return what prices gave a request, best score first."""
+        rows, relevance = self.replaced.get(i, self._candidates(i))
+        return rows[rows >= 0], relevance[rows >= 0]
+
     def promise_names(self, groups: _Rows) -> dict[int, str]:
         """Return the promise of each of these groups that has one, by its code."""
         floors, labels = self.terms.floors, self.catalog.labels
@@ -299,11 +304,6 @@ class BatchTrace:
     def _candidates(self, i: int) -> tuple[_Rows, _Floats]:
         there = self.chosen.rows[i] >= 0  # empty places are at the end
         return self.chosen.rows[i][there], self.chosen.relevance[i][there]
-
-    def _before(self, i: int) -> tuple[_Rows, _Floats]:
-        """Return what prices gave a request, best score first."""
-        rows, relevance = self.replaced.get(i, self._candidates(i))
-        return rows[rows >= 0], relevance[rows >= 0]
 
     def _is_fixed(self, i: int, rows: _Rows) -> npt.NDArray[np.bool_]:
         """Return which of these items a request got because its list begins with them."""
@@ -322,7 +322,7 @@ class BatchTrace:
         return missing
 
     def _cut(self, i: int) -> float | None:
-        rows, relevance = self._before(i)
+        rows, relevance = self.before(i)
         n_open = len(rows)
         if i in self.replaced:
             # Slots are given to the best scores first, so that the first item that was dropped ends them.

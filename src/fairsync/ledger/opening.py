@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairsync.errors import InvalidInputError
 from fairsync.ledger.memory import MemoryLedger
 from fairsync.ledger.sql_ledger import SqlLedger
 from fairsync.ledger.urls import MEMORY, is_postgres
@@ -42,3 +43,19 @@ def open_ledger(
     if url == MEMORY:
         return MemoryLedger(n_groups, retention)
     return SqlLedger(url, n_groups, shared=shared and is_postgres(url), timeout=timeout, retention=retention)
+
+
+def open_existing(url: str | Path) -> Ledger | None:
+    """Open a ledger that has been written before; None if there is none there.
+
+    Examples
+    --------
+    >>> open_existing("sqlite:///no-such-folder/exposures.db") is None
+    True
+    """
+    if url == MEMORY:
+        return None
+    try:
+        return SqlLedger(url, None)
+    except InvalidInputError:  # `open_ledger` says what is wrong, if it is more than that
+        return None

@@ -61,8 +61,12 @@ class Commitment:
         max_exclude: int = 0,
         *,
         gives_way: bool = False,
+        before: ResolvedPromises | None = None,
     ) -> Commitment:
-        """Return floors of groups, or promises, if there are any; refuse what cannot be kept."""
+        """Return floors of groups, or promises, if there are any; refuse what cannot be kept.
+
+        ``before`` are the promises that a ledger counts, if it is continued.
+        """
         if isinstance(promises, ResolvedPromises):
             return cls(catalog, promises.atoms.catalog(catalog), promises.terms, promises, gives_way)
         if promises is None:
@@ -74,7 +78,7 @@ class Commitment:
             raise InvalidInputError("give floors or promises, not both: a floor is Promise({...}, at_least=...).")
         resolved = resolve_promises(
             catalog, promises, k, horizon, batch_size,
-            max_exclude=max_exclude, give_way=_best_plan if gives_way else None,
+            max_exclude=max_exclude, before=before, give_way=_best_plan if gives_way else None,
         )  # fmt: skip
         return cls(catalog, resolved.atoms.catalog(catalog), resolved.terms, resolved, gives_way)
 

@@ -25,6 +25,7 @@ from fairsync.eligibility.eligible_slots import EligibleSlots
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.inputs import check_seconds
 from fairsync.ledger import Totals
+from fairsync.ledger.labels import load_labels
 from fairsync.loop.certificate_opening import terms_in_force
 from fairsync.loop.certificate_state import CertificateState
 from fairsync.loop.concession import Concession
@@ -33,6 +34,7 @@ from fairsync.loop.promise_costs import PromiseCosts
 from fairsync.loop.spending import NO_LIMITS, Spending
 from fairsync.policies import Sample, Terms
 from fairsync.policies.serialization import dump_state, dump_value, load_state, load_value
+from fairsync.promises.resolve import ResolvedPromises, resumed_promises
 
 if TYPE_CHECKING:
     from fairsync.ledger import Ledger
@@ -155,10 +157,20 @@ class PriceSaver:
         self._given_way = NO_LIMITS.given_way
         self._due_at = math.inf if save_seconds == math.inf else -math.inf
 
+    def saved_terms(self) -> Terms | None:
+        """Return the terms that the saved prices were learnt under; None if there are none, or they cannot be read."""
+        saved = self._read()
+        return None if saved is None else saved.terms
+
     def saved_membership(self) -> Membership | None:
         """Return the atoms that the saved prices were learnt for; None if there are none, or they cannot be read."""
-        saved = self._read()
-        return None if saved is None else saved.terms.membership
+        terms = self.saved_terms()
+        return None if terms is None else terms.membership
+
+    def were_in_force(self, terms: Terms) -> bool:
+        """Return whether the saved prices were learnt under these very terms, so that they were accepted before."""
+        saved = self.saved_terms()
+        return saved is not None and _is_extended(saved.membership, terms.membership) and _is_same(saved, terms)
 
     def spending(self, terms: Terms, totals: Totals, budget: float | None = None) -> Spending:
         """Return what promises may cost, with the floors that have given way in the horizon with these totals."""
@@ -211,7 +223,7 @@ class PriceSaver:
             _log.warning("the policy's state was not saved: %s", error)
 
     def _continued(self, data: bytes, terms: Terms, loop: LoopState) -> LoopState:
-        totals, spending = loop.progress.totals, loop.spending
+        totals, spending, certificate = loop.progress.totals, loop.spending, loop.certificate
         try:
             saved = SavedPrices.load(self._policy, data)
         except InvalidInputError:  # earlier versions saved the state alone
@@ -220,10 +232,41 @@ class PriceSaver:
         else:
             found = saved.continued(self._policy, terms, totals)
             spending = saved.spending_under(terms, totals, spending.budget)
+            unchanged = _is_same(saved.terms, terms) and not _is_after(saved.totals, totals)
+            if certificate is not None and unchanged and spending.budget == saved.spending.budget:
+                certificate = saved.certificate or certificate
         if len(found.prices) != len(terms.floors):
             raise InvalidInputError(f"it has {len(found.prices)} groups, and the catalog has {len(terms.floors)}.")
-        in_force = terms_in_force(terms, loop.certificate, spending)
-        return replace(loop, price_state=found, in_force=in_force, spending=spending)
+        in_force = terms_in_force(terms, certificate, spending)
+        return replace(loop, price_state=found, certificate=certificate, in_force=in_force, spending=spending)
+
+
+def continued_promises(promises: Any, ledger: Ledger, policy: Policy) -> ResolvedPromises | None:
+    """Return the promises that a ledger counts, if they are given again; None if they are not, or are not known.
+
+    Parameters
+    ----------
+    promises
+        As they were given: a sequence of promises, None for floors of groups, or promises that need no decision.
+    ledger, policy
+        The ledger, and the policy whose prices it may have saved.
+    """
+    if promises is None or isinstance(promises, ResolvedPromises):
+        return None
+    terms, names = PriceSaver(ledger, policy, math.inf).saved_terms(), load_labels(ledger)
+    return None if terms is None or names is None else resumed_promises(promises, names, terms)
+
+
+def _is_extended(before: Membership | None, now: Membership | None) -> bool:
+    """Return whether atoms and promises have kept their codes; further ones may follow."""
+    if before is None or now is None:
+        return before is now
+    n, m = len(before.offsets), len(before.promises)
+    return (
+        n <= len(now.offsets)
+        and np.array_equal(before.offsets, now.offsets[:n])
+        and np.array_equal(before.promises, now.promises[:m])
+    )
 
 
 def _is_same(before: Terms, now: Terms) -> bool:

@@ -60,7 +60,8 @@ def check_together(terms: Terms, names: Sequence[str], seconds: float = SECONDS)
     >>> check_together(terms, ["toys", "acme"])
     Traceback (most recent call last):
     fairsync.errors.InfeasibleFloorsError: These 2 promises cannot hold together: toys (at least 5), acme (at least 5).
-    One change would suffice: toys at least 4, or acme at least 4. Or let floors give way (if_infeasible='give way').
+    One change would suffice: toys at least 4, or acme at least 4. Or let floors give way:
+    FairRetriever(if_infeasible='give way').
     """
     plan = find_certificate(terms, terms.floors, terms.caps, terms.horizon, seconds=seconds)
     if plan is None:
@@ -195,15 +196,17 @@ def _error(
 ) -> InfeasibleFloorsError:
     promises = [promise for promise in conflict.promises if names[promise] != EVERY_SLOT]
     texts = [f"{names[promise]} ({_bounds_text(terms, promise, under_way)})" for promise in promises]
-    if len(promises) == 1:
+    if not promises:
+        reason = "lists were short"
+    elif len(promises) == 1:
         reason = f"{texts[0]} cannot hold"
     elif conflict.is_irreducible:
         reason = f"These {len(promises):,} promises cannot hold together: {_listed(texts, ', ')}"
     else:
         reason = f"Among these {len(promises):,} promises are some that cannot hold together: {_listed(texts, ', ')}"
     if len(promises) < len(conflict.promises):  # nobody made the promise of every slot
-        leave = "it leaves" if len(promises) == 1 else "they leave"
-        reason += f": {leave} too few items to fill all {terms.horizon * terms.k:,} slots"
+        cause = {0: "there are", 1: "it leaves"}.get(len(promises), "they leave")
+        reason += f": {cause} too few items to fill all {terms.horizon * terms.k:,} slots"
     if under_way is not None:
         reason = f"After {under_way.requests:,} of {terms.horizon:,} requests: {reason}"
     remedy = "Lower some of them."
@@ -212,7 +215,7 @@ def _error(
         remedy = f"One change would suffice: {_listed(found.texts, ', or ')}.{others}"
     if found.can_give_way:
         which = "floors" if len(np.unique(terms.order[promises])) == 1 else "those of the lowest priority"
-        remedy += f" Or let {which} give way (if_infeasible='give way')."
+        remedy += f" Or let {which} give way: FairRetriever(if_infeasible='give way')."
     if under_way is not None and under_way.remedy:
         remedy += f" {under_way.remedy}"
     floor = int(terms.floors[promises].sum())

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from fairsync.policies.base import Counts
 
 
+# It keeps its place, and gets its floor where it is needed.
+_NO_EVERY_SLOT = Promise({}, at_least=0, name=EVERY_SLOT)
+
 Series: TypeAlias = tuple[object, ...]
 """The attribute, the bounds and the further conditions of a call of :func:`fairsync.each`."""
 
@@ -179,12 +182,41 @@ def restore_promises(catalog: Catalog, promises: Sequence[Promise], terms: Terms
     assert terms.membership is not None
     atoms = find_atoms(catalog, promises, Atoms(np.empty(0, dtype=np.int32), terms.membership))
     _, known = _with_new_labels(list(promises), SelectedRows(catalog), catalog, None)
+    return ResolvedPromises(tuple(promises), atoms, terms, known, _most_ever(promises, terms))
+
+
+def resumed_promises(promises: Iterable[Promise], names: Sequence[object], terms: Terms) -> ResolvedPromises | None:
+    """Return the promises that a ledger counts, as `resolve_promises` needs them; None if some are not given again.
+
+    Then they are no new promises: all keep their place, atoms keep their codes, and items may be gone.
+
+    Parameters
+    ----------
+    promises
+        All promises from now on.
+    names, terms
+        The names of the promises that the ledger counts, in this order, and the terms that were saved in it.
+    """
+    if terms.membership is None:
+        return None
+    by_name = {promise.name: promise for promise in _checked(promises)}
+    by_name.setdefault(EVERY_SLOT, _NO_EVERY_SLOT)
+    counted = names[: terms.membership.n_promises]
+    if not all(name in by_name for name in counted):
+        return None
+    known = [by_name[str(name)] for name in counted]
+    atoms = Atoms(np.empty(0, dtype=np.int32), terms.membership)
+    return ResolvedPromises(tuple(known), atoms, terms, {}, _most_ever(known, terms))
+
+
+def _most_ever(promises: Sequence[Promise], terms: Terms) -> Counts:
+    """Return (P,) the most items of each promise that a list may have had room for, from what was saved."""
     ever = np.full(len(promises), terms.k)
     for code, promise in enumerate(promises):
         cap = promise.cap(terms.horizon * terms.k)
         if cap is not None and (terms.caps is None or terms.caps[code] == NO_CAP):  # it could not be exceeded
             ever[code] = min(cap // terms.horizon, terms.k)
-    return ResolvedPromises(tuple(promises), atoms, terms, known, ever)
+    return ever
 
 
 def find_atoms(catalog: Catalog, promises: Iterable[Promise], before: Atoms | None = None) -> Atoms:
@@ -217,9 +249,7 @@ def _checked(promises: Any) -> list[Promise]:
     for one in given:
         if one.name == EVERY_SLOT and one.where:
             raise InvalidInputError(f"the name {EVERY_SLOT!r} has a meaning of its own: choose another one.")
-    # It keeps its place, and gets its floor below where it is needed.
-    none = Promise({}, at_least=0, name=EVERY_SLOT)
-    return _with_distinct_names([none if one.name == EVERY_SLOT else one for one in given])
+    return _with_distinct_names([_NO_EVERY_SLOT if one.name == EVERY_SLOT else one for one in given])
 
 
 def _with_distinct_names(promises: Sequence[Promise]) -> list[Promise]:
