@@ -66,7 +66,7 @@ class FairRetriever(NoCopies, Closable):
         Minimum exposures of every group in the horizon: one number for all, or {label: number}.
     horizon
         Requests over which the promises are spread. After that many, a new horizon starts: counts restart at zero, and
-        prices continue.
+        what the policy has learnt is kept.
     promises
         In place of floors: a list of :class:`fairsync.Promise`, which may overlap. They need the policy
         ``"guaranteed"``, or ``"none"`` to see what happens without prices. Promises that cannot all hold together are

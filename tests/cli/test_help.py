@@ -37,3 +37,19 @@ def test_a_command_does_not_import_the_others() -> None:
 def test_a_misspelled_command_is_suggested() -> None:
     ended = CliRunner().invoke(app, ["serv"], env={"COLUMNS": "100", "NO_COLOR": "1"})
     assert "Did you mean 'serve'" in ended.output
+
+
+def test_the_help_lists_commands_by_purpose() -> None:
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "100", "NO_COLOR": "1"}).stdout
+    wanted = (
+        "See it work",
+        "demo ",
+        "From a log to a service",
+        "prepare ",
+        "In production",
+        "statement ",
+        "Measure",
+        "bench ",
+    )
+    places = [shown.index(word if word[0].isupper() else f"│ {word}") for word in wanted]
+    assert places == sorted(places)

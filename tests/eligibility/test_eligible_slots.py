@@ -128,7 +128,7 @@ class Adversary:
 def test_no_promise_misses_more_than_the_forecast_was_too_high(
     seed: int, kind: str, batch: int, promised: int, e: int, level: float
 ) -> None:
-    """The theorem of docs/promise.md, request by request, against eligibility that an adversary chooses."""
+    """The theorem of docs/limited-requests.md, request by request, against eligibility that an adversary chooses."""
     rng = np.random.default_rng(seed)
     horizon, k = 60, int(rng.integers(1, 5))
     world = make_world(seed, groups=4, items=int(rng.integers(k + e + 4, 30)), horizon=horizon, k=k)

@@ -37,6 +37,8 @@ def test_explains_the_configuration_and_writes_nothing(tmp_path: Path) -> None:
     assert done.exit_code == 0
     words = re.sub(r"\s+", " ", done.output)
     assert "60 items, 3 groups, dimension 8" in words
+    assert "exact, 1 shard " in words
+    assert "a second until requests are observed" in words
     assert "No problems found." in words
     assert sorted(os.listdir(tmp_path)) == ["items", "service.toml"]
 

@@ -17,10 +17,14 @@ __all__ = ["app"]
 _EXTRA_OF = {"demo": "demo", "reproduce": "experiments"}
 """The extra that installs all that a command needs, where one package is not enough."""
 _ANY = {"allow_extra_args": True, "ignore_unknown_options": True}
-_NAMES = (
-    "demo", "prepare", "train", "evaluate", "reproduce", "bench", "cluster", "serve", "check", "export", "ledger",
-    "statement",
-)  # fmt: skip
+_PANELS = {
+    "See it work": ("demo",),
+    "From a log to a service": ("prepare", "train", "evaluate", "export", "check", "serve"),
+    "In production": ("statement", "ledger", "cluster"),
+    "Measure": ("reproduce", "bench"),
+}
+"""The commands, by their panel in the help."""
+_PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names}
 
 
 class _Commands(TyperGroup):
@@ -30,12 +34,13 @@ class _Commands(TyperGroup):
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(_NAMES)
+        return list(_PANEL_OF)
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        for one in [name] if name in _NAMES else _NAMES:  # all of them, to suggest one that is similar
+        for one in [name] if name in _PANEL_OF else _PANEL_OF:  # all of them, to suggest one that is similar
             if one not in self.commands:
                 self.commands[one] = _imported(one)
+                self.commands[one].rich_help_panel = _PANEL_OF[one]  # type: ignore[attr-defined]
                 _hide_flag_types(self.commands[one], ctx)
         return super().get_command(ctx, name)
 

@@ -17,7 +17,7 @@ from bounds of the divergence of Bernoulli variables: for :math:`q \le p`,
 and for :math:`\mathrm{kl}(q, p)` the first of these, and Bernstein's. If requests are independent and alike, the first
 bound is below the true mean, and the second below the mean of the requests to come, each with a probability of at least
 99 % (Chernoff's bound, which holds for any variables between 0 and 1). What holds whatever the requests are like is in
-docs/promise.md.
+docs/limited-requests.md.
 """
 
 from __future__ import annotations

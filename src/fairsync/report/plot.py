@@ -112,7 +112,8 @@ def plot_report(report: Report) -> Figure:
     drawn += [Patch(color=PRICE, label=words.format("charge"))] if (finite > 0).any() else []
     extra = [Line2D([], [], marker="x", linestyle="", color="black", label="masked")] if masked.any() else []
     if drawn or extra:
-        bottom.legend(handles=[*drawn, *extra], frameon=False, ncols=3, loc="lower left")
+        # Above the panel, where it hides no bar.
+        bottom.legend(handles=[*drawn, *extra], frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 0.98))
     for axes in lowest:
         axes.bar(x, costs, width=_bar_width(len(labels)), color=GREY)
         axes.set_ylabel("cost")

@@ -175,7 +175,7 @@ def _facts(settings: Settings) -> dict[str, str]:
         "search": search.engine,
         "promise": f"{promise.policy}, k = {promise.k}, exposures are {counted}, a request excludes"
         f" {promise.max_exclude:,} items at most",
-        "traffic": f"{settings.traffic.per_second:g} requests per second expected before any was observed",
+        "traffic": f"{settings.traffic.per_second:g} a second until requests are observed",
         "ledger": describe_url(settings.ledger.url),
         "model": str(settings.model.path or "none: requests must contain vectors"),
     }

@@ -14,6 +14,7 @@ from fairsync.policies import make_policy
 from fairsync.promises.floors import make_terms
 from fairsync.promises.selection import counted_text
 from fairsync.service.promises.saved_state import SavedState
+from fairsync.text import count
 
 if TYPE_CHECKING:
     from fairsync.catalog import Catalog
@@ -92,7 +93,7 @@ def describe_ledger(settings: Settings, catalog: Catalog | None) -> tuple[str, l
             _check_agrees(settings, fit_groups(catalog, reader), reader, address)
         counted = counted_text(_saved_labels(reader) or [], found.groups)
         return (
-            f"{address}, {found.requests:,} requests so far, {counted}; {_promises(reader)}",
+            f"{address}, {count(found.requests, 'request')} so far, {counted}; {_promises(reader)}",
             reader.check(),
         )
 

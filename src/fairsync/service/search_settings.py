@@ -11,6 +11,7 @@ from fairsync.search.engines import ENGINES, make_engine, make_engine_index
 from fairsync.search.engines.hosted_catalog import HostedCatalog
 from fairsync.search.engines.inspection import describe_abilities, inspect_engine
 from fairsync.service.settings import SEARCH_KEYS
+from fairsync.text import count
 
 if TYPE_CHECKING:
     from fairsync.catalog import Catalog
@@ -62,7 +63,7 @@ def describe_search(settings: SearchSettings, catalog: Catalog | None) -> str:
         return inspect_engine(engine, catalog, upload=settings.upload)
     if settings.ray is not None:
         return f"Ray shards {settings.ray!r}"
-    return f"{settings.index}, {settings.shards} shard(s)"
+    return f"{settings.index}, {count(settings.shards, 'shard')}"
 
 
 def _given(settings: SearchSettings) -> dict[str, Any]:
