@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
-from fairsync.search.rounding import Float32Items, Float32Queries
+from fairsync.search.rounding import Float32Items, Float32Queries, GroupBonus
 from fairsync.search.scoring import reference_price, relevance
 
 
@@ -32,3 +32,17 @@ def test_float32_scores_keep_within_their_margin(seed: int, dim: int, scale: flo
     true = relevance(catalog, user, owners, rows) - prices[catalog.group_of]
     best = np.argsort(-true, kind="stable")[:20]
     assert narrow[best].min() >= np.sort(narrow)[-20] - queries.margin[0]
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32), scale=st.sampled_from([1e-6, 1.0, 1e9]), masked=st.booleans())
+def test_bonuses_of_some_groups_are_those_of_all(seed: int, scale: float, masked: bool) -> None:
+    rng = np.random.default_rng(seed)
+    prices = scale * rng.standard_normal(100)
+    if masked:
+        prices[rng.integers(100, size=5)] = np.inf
+    bonus, groups = GroupBonus.of(prices, float(prices.min()), 3), rng.integers(100, size=(4, 9))
+    assert (bonus.take(groups) == bonus.all()[groups]).all()
+    part = np.empty(30, dtype=np.float32)
+    bonus.write(20, part)
+    assert (part == bonus.all()[20:50]).all()

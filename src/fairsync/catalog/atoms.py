@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairsync.catalog.price_sources import PriceSource, note_source
 from fairsync.errors import FairSyncError
 
 if TYPE_CHECKING:
@@ -89,9 +90,14 @@ class Membership:
         return np.repeat(np.arange(self.n_atoms), np.diff(self.offsets))
 
     def atom_prices(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return (A,) the sum over the promises of each atom of values by promise, such as prices."""
+        """Return (A,) the sum over the promises of each atom of values by promise, such as prices.
+
+        The array is not writeable, and what it was made from can be asked for; see `price_sources.source_of`.
+        """
         if self._columns is None:
-            return np.bincount(self._owners, prices[self.promises], self.n_atoms).astype(np.float64, copy=False)
+            sums = np.bincount(self._owners, prices[self.promises], self.n_atoms).astype(np.float64, copy=False)
+            sums.flags.writeable = False
+            return sums
         total, buffer, wide = np.empty(self.n_atoms), np.empty(_BLOCK), np.empty(_BLOCK, dtype=np.intp)
         padded = np.append(prices, 0.0)
         columns, rest = self._columns
@@ -107,6 +113,8 @@ class Membership:
                     part += more
         for atoms, promises in rest:
             np.add.at(total, atoms, prices[promises])  # in half the time of an assignment
+        total.flags.writeable = False
+        note_source(total, PriceSource(self, padded))
         return total
 
     def in_any(self, promises: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -150,6 +158,20 @@ class Membership:
             else:
                 rest.append((has, promises))
         return columns, rest
+
+    @cached_property
+    def codes_by_place(self) -> list[NDArray[np.int64]]:
+        """The codes of all promises that come first in an atom, of those that come second, and so on.
+
+        P is among them if some atom has no promise there. The list is empty if there are no atoms.
+        """
+        lengths = np.diff(self.offsets)
+        found = []
+        for place in range(int(lengths.max(initial=0))):
+            has = lengths > place
+            codes = np.unique(self.promises[self.offsets[:-1][has] + place])
+            found.append(codes if has.all() else np.append(codes, self.n_promises))
+        return found
 
     def exposures(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return (P,) the sum over the atoms of each promise of whole numbers by atom, such as exposures."""

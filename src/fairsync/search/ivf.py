@@ -1,6 +1,7 @@
 """Approximate search under prices (IVF): an inverted list is probed by its centre's score minus its price."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -238,13 +239,14 @@ class IvfIndex(ApproximateIndex):
         Where lists mix groups, more items are fetched by their codes and the bonus of their list. Those that are best
         with their own bonus are kept.
         """
-        queries, n, kept = Float32Queries.of(self._items, users, prices, reference), len(users), self.tuning.fetch(k)
+        queries, group_bonus = Float32Queries.without_bonus(self._items, users, prices, reference)
+        n, kept = len(users), self.tuning.fetch(k)
         vectors, fetch = queries.columns.T, kept
         scores = vectors @ lists.centres.T
         priced = None
-        if queries.bonus is not None:
+        if group_bonus is not None:
             tail, per_length = (math.ldexp(value, -queries.exponent) for value in (self._tail, self._per_length))
-            priced = self._list_prices.of(queries.bonus, tail, per_length)
+            priced = self._list_prices.of(group_bonus, tail, per_length)
             scores += priced.bonus
             if self._list_prices.is_mixed:
                 wanted = math.ceil(max(kept, k * priced.depth) / priced.open_share)
@@ -256,15 +258,15 @@ class IvfIndex(ApproximateIndex):
             apart, copied, copied_bonus = priced.rows, priced.items, priced.row_bonus
         if len(apart):
             shared = (self.catalog, self._items, self.exact.item_bonus, users, prices, reference, k, np.arange(n))
-            tile = Tile(*shared, None, apart, copied, copied_bonus)
+            tile = Tile(*shared, None, apart, copied, copied_bonus, replace(queries, bonus=copied_bonus))
             best = Scan(tile).run(0, tile.size)
             best.sift()
             floor = np.tile(best.cut, len(vectors) // n)[:, None]
         chosen = self.tuning.choose(lists, vectors, scores, k, floor)
         rows, groups, found = self._codes.search(vectors, chosen, scores, fetch)
         bonus = None
-        if priced is not None and queries.bonus is not None:
-            bonus = queries.bonus.take(groups, mode="clip")
+        if priced is not None and group_bonus is not None:
+            bonus = group_bonus.take(groups)
             if fetch > kept:
                 with np.errstate(invalid="ignore"):  # where nothing was found
                     found += bonus - priced.bonus.take(lists.list_of.take(rows, mode="clip"))

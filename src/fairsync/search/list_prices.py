@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.search.inverted_lists import MIXED, InvertedLists
-from fairsync.search.rounding import same_values
+from fairsync.search.rounding import GroupBonus, same_values
 from fairsync.search.scan import BUNDLE_OF_ONE
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -40,6 +40,8 @@ _SAME_LISTS, _SAME_CHOICE = 0.05, 0.5
 _SAMPLE, _FEWER = 16, 4
 # The share of the chances in lists that is given up, because the bonus of an item is far above that of its list.
 _GIVEN_UP = 0.02
+# Bonuses of groups are looked at in blocks that stay in cache.
+_BLOCK_GROUPS = 1 << 15
 _FEW_TIMES, _LEAST = 48, np.float32(1e-30)
 # The number of items to fetch for each of the k that is not taken out (at least this share of the k) is the root of
 # what follows from the chances times this, but never more than this.
@@ -108,7 +110,7 @@ class _Found:
         As in `ListBonuses`.
     """
 
-    bonus: Floats
+    bonus: GroupBonus
     tail: float
     per_length: float
     apart: _Apart
@@ -116,12 +118,6 @@ class _Found:
     by_list: Floats
     open_share: float
     depth: float
-
-    def change(self, bonus: Floats) -> float:
-        """Return the largest change of a bonus; NaN or infinity if other groups are masked, or any are."""
-        with np.errstate(invalid="ignore"):
-            difference = bonus - self.bonus
-        return float(np.abs(difference, out=difference).max())
 
 
 class ListPrices:
@@ -149,7 +145,8 @@ class ListPrices:
     >>> catalog = Catalog(np.random.default_rng(0).normal(size=(900, 4)).astype(np.float32), np.arange(900) // 2)
     >>> lists = InvertedLists.of(catalog.embeddings, catalog.group_of)
     >>> prices = ListPrices(lists, catalog.embeddings, catalog.n_groups)
-    >>> priced = prices.of(np.arange(450, dtype=np.float32), tail=1.0, per_length=0.0)
+    >>> subsidies = GroupBonus.of(-np.arange(450.0), reference=0.0, unit=10)
+    >>> priced = prices.of(subsidies, tail=0.001, per_length=0.0)
     >>> {898, 899} <= set(priced.rows.tolist()), priced.bonus.shape == lists.sizes.shape
     (True, True)
     """
@@ -160,7 +157,7 @@ class ListPrices:
         self.longest = items[lists.longest]
         # Replaced as a whole, so that searches that run at the same time never see half of a change. Two, because users
         # of very different length have other units.
-        self._kept: tuple[tuple[Floats, float, ListBonuses], ...] = ()
+        self._kept: tuple[tuple[GroupBonus, float, ListBonuses], ...] = ()
         self._found: tuple[_Found, ...] = ()
         if not self.is_mixed:
             return
@@ -181,37 +178,38 @@ class ListPrices:
         self._group_lengths = np.full(n_groups, -np.inf, dtype=np.float32)
         np.maximum.at(self._group_lengths, lists.groups[listed], lengths[listed])
 
-    def of(self, bonus: Floats, tail: float, per_length: float) -> ListBonuses:
+    def of(self, bonus: GroupBonus, tail: float, per_length: float) -> ListBonuses:
         """Return what lists need to know about prices.
 
         Parameters
         ----------
         bonus
-            (G,) the bonus of each group, -inf where it is masked.
+            The bonus of each group, -inf where it is masked.
         tail
             How much lower a score is that e times as many items reach.
         per_length
             The score of a good item divided by its length.
         """
         kept = self._kept
-        for groups, known, found in kept:
-            if known == tail and same_values(groups, bonus):
+        for known, of_tail, found in kept:
+            same = (of_tail, known.reference, known.unit) == (tail, bonus.reference, bonus.unit)
+            if same and same_values(known.prices, bonus.prices):
                 return found
         found = self._find(bonus, tail, per_length)
         self._kept = ((bonus, tail, found), *kept[:1])
         return found
 
-    def _find(self, bonus: Floats, tail: float, per_length: float) -> ListBonuses:
+    def _find(self, bonus: GroupBonus, tail: float, per_length: float) -> ListBonuses:
         if not self.is_mixed:
             none = np.empty(0, dtype=np.int64)
-            return ListBonuses(bonus[self._lists.group_of], none, self._items[:0], bonus[:0])
+            return ListBonuses(bonus.take(self._lists.group_of), none, self._items[:0], np.empty(0, dtype=np.float32))
         found = self._similar(bonus, tail, per_length)
         apart = found.apart
         row_bonus = np.zeros(len(apart.rows) + BUNDLE_OF_ONE, dtype=np.float32)
-        np.take(bonus, apart.groups, out=row_bonus[: len(apart.rows)], mode="clip")
+        row_bonus[: len(apart.rows)] = bonus.take(apart.groups)
         return ListBonuses(found.by_list, apart.rows, apart.items, row_bonus, found.open_share, found.depth)
 
-    def _similar(self, bonus: Floats, tail: float, per_length: float) -> _Found:
+    def _similar(self, bonus: GroupBonus, tail: float, per_length: float) -> _Found:
         """Return what was found for similar prices, or else for these."""
         others, last = [], None
         for one in self._found:
@@ -219,14 +217,14 @@ class ListPrices:
                 last = one
             else:
                 others.append(one)
-        change = math.inf if last is None else last.change(bonus)
+        change = math.inf if last is None else bonus.change(last.bonus, _SAME_CHOICE * tail)
         if last is not None and change <= _SAME_LISTS * tail:
             return last
         if last is not None and last.drift + change <= _SAME_CHOICE * tail:
             apart, drift = last.apart, last.drift + change
+            sampled = bonus.take(self._samples[1][0])
         else:
-            apart, drift = self._choose(bonus, tail, per_length), 0.0
-        sampled = bonus.take(self._samples[1][0], mode="clip")
+            (apart, sampled), drift = self._choose(bonus, tail, per_length), 0.0
         open_share = float(np.count_nonzero(sampled > -np.inf) / sampled.size)
         sampled[apart.sampled] = -np.inf
         by_list, depth = _chances(sampled, np.float32(1 / tail))
@@ -235,32 +233,54 @@ class ListPrices:
         self._found = (found, *others[:1])
         return found
 
-    def _choose(self, bonus: Floats, tail: float, per_length: float) -> _Apart:
-        """Choose the items that are scored one by one: the longest, and those with much bonus and length."""
+    def _choose(self, bonus: GroupBonus, tail: float, per_length: float) -> tuple[_Apart, Floats]:
+        """Choose the items that are scored one by one: the longest, and those with much bonus and length.
+
+        The second result is (samples, L) the bonuses of the items that are known of each list.
+        """
         each = np.float32(per_length)
-        measured, sampled = (bonus.take(groups, mode="clip") + lengths * each for groups, lengths in self._samples)
+        groups, lengths = self._samples[0]
         share = _APART_SHARE if len(self.longest) else _APART_SHARE_BY_BONUS
-        limit, left = _limit(measured, share, np.float32(1 / tail))
+        limit, left = _limit(bonus.take(groups) + lengths * each, share, np.float32(1 / tail))
         longest, above = self._lists.longest, self._above(limit, bonus, each)
         rows = np.concatenate([longest, above])
         items = np.empty((len(rows), self._items.shape[1]), dtype=np.float32)
         items[: len(longest)] = self.longest
         np.take(self._items, above, axis=0, out=items[len(longest) :], mode="clip")
-        groups = self._lists.groups.take(rows).astype(np.intp)
-        return _Apart(rows, groups, items, left, sampled > limit)
+        groups, lengths = self._samples[1]
+        sampled = bonus.take(groups)
+        apart = _Apart(
+            rows, self._lists.groups.take(rows).astype(np.intp), items, left, sampled + lengths * each > limit
+        )
+        return apart, sampled
 
-    def _above(self, limit: np.float32, bonus: Floats, per_length: np.float32) -> npt.NDArray[np.int64]:
-        """Return the rows of listed items whose bonus and length together are above the limit."""
-        highest = self._group_lengths * per_length
-        highest += bonus
-        groups = np.flatnonzero(highest > limit)
+    def _above(self, limit: np.float32, bonus: GroupBonus, per_length: np.float32) -> npt.NDArray[np.int64]:
+        """Return the rows of listed items whose bonus and length together are above the limit, ascending."""
+        # By length minus price, which takes fewer steps than bonuses: these are the same but for rounding and a cut-off
+        # far above the limit.
+        scale, lowest = math.ldexp(1.0, -bonus.unit), np.float32(float(limit) - bonus.raised)
+        count = min(_BLOCK_GROUPS, len(self._group_lengths))
+        price, highest = np.empty(count, dtype=np.float32), np.empty(count, dtype=np.float32)
+        found, prices = [], []
+        for start in range(0, len(self._group_lengths), _BLOCK_GROUPS):
+            lengths = self._group_lengths[start : start + _BLOCK_GROUPS]
+            own, most = price[: len(lengths)], highest[: len(lengths)]
+            with np.errstate(over="ignore", invalid="ignore"):  # prices can be extreme
+                np.multiply(bonus.prices[start : start + len(lengths)], scale, out=own, casting="same_kind")
+                np.multiply(lengths, per_length, out=most)
+                most -= own
+            at = np.flatnonzero(most > lowest)
+            found.append(at + start)
+            prices.append(own.take(at))
+        groups = np.concatenate(found)
         starts = self._starts.take(groups, mode="clip")
         sizes = self._starts.take(groups + 1, mode="clip") - starts
         places = np.arange(int(sizes.sum())) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
-        value = np.repeat(bonus.take(groups, mode="clip"), sizes)
-        value += self._lengths.take(places, mode="clip") * per_length
-        rows: npt.NDArray[np.int64] = self._by_group[places[np.flatnonzero(value > limit)]].astype(np.int64)
-        return rows
+        value = self._lengths.take(places, mode="clip")
+        value *= per_length
+        value -= np.repeat(np.concatenate(prices), sizes)
+        # In the order of the catalog: copying their embeddings takes a sixth less time.
+        return np.sort(self._by_group.take(places[np.flatnonzero(value > lowest)], mode="clip")).astype(np.int64)
 
 
 def _limit(values: Floats, share: float, scale: np.float32) -> tuple[np.float32, float]:

@@ -26,12 +26,13 @@ among the best k.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import check_values
+from fairsync.catalog.price_sources import source_of
 from fairsync.search.price_range import price_range
 
 _U = 2.0**-24
@@ -46,7 +47,7 @@ _STEP = 1 << 12
 # The bonuses of recent prices: many requests come between two price changes, and most share a unit. Prices are compared
 # by value, because a caller may overwrite an array that it has given. The tuple is replaced as a whole, so that
 # searches that run at the same time never see half of a change.
-_recent: tuple[tuple[npt.NDArray[np.float64], tuple[float, int], tuple[npt.NDArray[np.float32], float]], ...] = ()
+_recent: tuple[tuple[npt.NDArray[np.float64], tuple[float, int], npt.NDArray[np.float32]], ...] = ()
 _MOST_RECENT, _MOST_PRICES = 16, 1 << 22
 
 
@@ -125,6 +126,27 @@ class Float32Queries:
         >>> Float32Queries.of(items, np.ones((1, 1, 2)), None, 0.0).margin < 1e-5
         array([ True])
         """
+        queries, bonus = cls.without_bonus(items, users, prices, reference)
+        return queries if bonus is None else replace(queries, bonus=bonus.all())
+
+    @classmethod
+    def without_bonus(
+        cls,
+        items: Float32Items,
+        users: npt.NDArray[np.float64],
+        prices: npt.NDArray[np.float64] | None,
+        reference: float,
+    ) -> "tuple[Float32Queries, GroupBonus | None]":
+        """Do what `of` does, but leave it to the caller for which groups bonuses are computed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> items = Float32Items.of(np.eye(2, dtype=np.float32))
+        >>> queries, bonus = Float32Queries.without_bonus(items, np.ones((1, 1, 2)), np.array([0.0, -0.5]), 0.0)
+        >>> queries.bonus is None, bonus.take(np.array([1])) * 2.0**queries.exponent > 0.5
+        (True, array([ True]))
+        """
         n, interests, d = users.shape
         length = _lengths(users) * (1 + 1e-6)
         unit = int(np.frexp(length.max() * items.largest_norm)[1])
@@ -134,10 +156,9 @@ class Float32Queries:
         unit = max(unit, -200 - items.exponent)
         columns = np.ldexp(users, -unit).astype(np.float32).transpose(2, 1, 0).reshape(d, interests * n)
         error = 2 * (d + 8) * _U * np.ldexp(length, -unit) * items.largest_norm + (d + 8) * 2.0**-60
-        bonus, slack = None, 0.0
-        if prices is not None:
-            bonus, slack = _bonus(prices, reference, unit + items.exponent)
-        return cls(np.ascontiguousarray(columns), bonus, slack + 2 * error, unit + items.exponent)
+        bonus = None if prices is None else GroupBonus.of(prices, reference, unit + items.exponent)
+        margin = 2 * error if bonus is None else bonus.slack + 2 * error
+        return cls(np.ascontiguousarray(columns), None, margin, unit + items.exponent), bonus
 
 
 def prepare_query(
@@ -167,8 +188,8 @@ def prepare_query(
     error = 2 * (d + 8) * _U * math.ldexp(length, -unit) * items.largest_norm + (d + 8) * 2.0**-60
     if prices is None:
         return columns, None, 2 * error
-    bonus, slack = _bonus(prices, reference, unit + items.exponent)
-    return columns, bonus, slack + 2 * error
+    bonus = GroupBonus.of(prices, reference, unit + items.exponent)
+    return columns, bonus.all(), bonus.slack + 2 * error
 
 
 def any_reference_serves(
@@ -218,34 +239,106 @@ def _lengths(users: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return lengths
 
 
-def _bonus(prices: npt.NDArray[np.float64], reference: float, unit: int) -> tuple[npt.NDArray[np.float32], float]:
-    """Return the bonus of each group in this unit, rounded up, and how much too high one can be."""
-    global _recent
-    recent = _recent  # read once: another thread may replace it
-    for given, key, result in recent:
-        if key == (reference, unit) and same_values(given, prices):
-            return result
-    scale = math.ldexp(1.0, -unit)
-    # A price that is not cut off is within 4 of the reference.
-    wobble = (2 * abs(reference) * scale + 2 * _CUT_OFF) * 2.0**-50
-    low, high = price_range(prices)
-    size = max(reference - low, high - reference) * scale + wobble
-    # The conversion may round down by u times the size: 6u and more are left of the 8.
-    raised = reference * scale + wobble + 8 * _U * min(size, _CUT_OFF)
-    bonus, wide = np.empty(len(prices), dtype=np.float32), np.empty(min(_BLOCK_PRICES, len(prices)))
-    for start in range(0, len(prices), _BLOCK_PRICES):
-        price, part = prices[start : start + _BLOCK_PRICES], bonus[start : start + _BLOCK_PRICES]
-        exact = wide[: len(part)]
-        np.multiply(price, -scale, out=exact)
-        exact += raised
-        if size > _CUT_OFF:
+@dataclass(frozen=True)
+class GroupBonus:
+    """The bonus of each group in a unit, rounded up: for all groups, or only for those that are asked for.
+
+    Attributes
+    ----------
+    prices : numpy.ndarray
+        (G,) the price of each group, of an array that stays the same.
+    reference, unit : float, int
+        The price from which bonuses are counted, and their unit as an exponent.
+    raised : float
+        The bonus of a group without a price.
+    is_cut : bool
+        Whether some bonus may be cut off, or some group masked.
+    slack : float
+        How much too high a bonus can be.
+    """
+
+    prices: npt.NDArray[np.float64]
+    reference: float
+    unit: int
+    raised: float
+    is_cut: bool
+    slack: float
+
+    @classmethod
+    def of(cls, prices: npt.NDArray[np.float64], reference: float, unit: int) -> "GroupBonus":
+        """Return the bonuses of prices that are counted from the reference.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> bonus = GroupBonus.of(np.array([-0.5, 0.25, np.inf]), reference=0.0, unit=0)
+        >>> bonus.take(np.array([0, 2])).round(4).tolist(), bonus.all().round(4).tolist()
+        ([0.5, -inf], [0.5, -0.25, -inf])
+        """
+        scale = math.ldexp(1.0, -unit)
+        # A price that is not cut off is within 4 of the reference.
+        wobble = (2 * abs(reference) * scale + 2 * _CUT_OFF) * 2.0**-50
+        low, high = price_range(prices)
+        size = max(reference - low, high - reference) * scale + wobble
+        within = min(size, _CUT_OFF)
+        # The conversion may round down by u times the size: 6u and more are left of the 8.
+        raised = reference * scale + wobble + 8 * _U * within
+        slack = min(2 * wobble, 2 * _CUT_OFF) + 20 * _U * within
+        return cls(prices, reference, unit, raised, size > _CUT_OFF, slack)
+
+    def take(self, groups: npt.NDArray[np.signedinteger]) -> npt.NDArray[np.float32]:
+        """Return the bonus of each of some groups."""
+        bonus = np.empty(groups.shape, dtype=np.float32)
+        self._convert(self.prices.take(groups, mode="clip"), bonus)
+        return bonus
+
+    def write(self, start: int, bonus: npt.NDArray[np.float32]) -> None:
+        """Write the bonuses of as many groups as there is room for, from ``start`` on."""
+        for first in range(0, len(bonus), _BLOCK_PRICES):
+            part = bonus[first : first + _BLOCK_PRICES]
+            self._convert(self.prices[start + first : start + first + len(part)], part)
+
+    def all(self) -> npt.NDArray[np.float32]:
+        """Return the bonus of each group; the same array for recent prices."""
+        global _recent
+        recent, key = _recent, (self.reference, self.unit)  # read once: another thread may replace it
+        for given, known, found in recent:
+            if known == key and same_values(given, self.prices):
+                return found
+        bonus = np.empty(len(self.prices), dtype=np.float32)
+        self.write(0, bonus)
+        bonus.flags.writeable = False
+        room = max(1, min(_MOST_RECENT, _MOST_PRICES // max(1, len(bonus))))
+        own = self.prices.copy() if self.prices.flags.writeable else self.prices
+        _recent = ((own, key, bonus), *recent[: room - 1])
+        return bonus
+
+    def change(self, before: "GroupBonus", enough: float) -> float:
+        """Return an upper bound of the largest change of a bonus, in the same unit.
+
+        It is NaN or infinity if other groups are masked, or any are. Beyond ``enough`` it may be any larger number.
+        """
+        scale, shift = math.ldexp(1.0, -self.unit), abs(self.raised - before.raised)
+        sources = source_of(self.prices), source_of(before.prices)
+        if sources[0] is not None and sources[1] is not None:
+            by_promise = sources[0].change(sources[1])
+            if by_promise is not None:
+                return shift + scale * by_promise
+        largest, change = shift, np.empty(min(_BLOCK_PRICES, len(self.prices)))
+        for start in range(0, len(self.prices), _BLOCK_PRICES):
+            now, then = (prices[start : start + _BLOCK_PRICES] for prices in (self.prices, before.prices))
+            with np.errstate(invalid="ignore"):
+                part = np.subtract(now, then, out=change[: len(now)])
+            found = shift + scale * float(np.abs(part, out=part).max())
+            if not found <= enough:
+                return found
+            largest = max(largest, found)
+        return largest
+
+    def _convert(self, prices: npt.NDArray[np.float64], bonus: npt.NDArray[np.float32]) -> None:
+        exact = prices * -math.ldexp(1.0, -self.unit)
+        exact += self.raised
+        if self.is_cut:
             np.clip(exact, -_CUT_OFF, _CUT_OFF, out=exact)
-            exact[price == np.inf] = -np.inf
-        part[:] = exact
-    bonus.flags.writeable = False
-    size = min(size, _CUT_OFF)
-    result = bonus, min(2 * wobble, 2 * _CUT_OFF) + 20 * _U * size
-    room = max(1, min(_MOST_RECENT, _MOST_PRICES // max(1, len(prices))))
-    own = prices.copy() if prices.flags.writeable else prices
-    _recent = ((own, (reference, unit), result), *recent[: room - 1])
-    return result
+            exact[prices == np.inf] = -np.inf
+        bonus[...] = exact

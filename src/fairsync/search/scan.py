@@ -80,7 +80,7 @@ class Tile:
 
     Where few items are eligible, only those are scored: ``rows`` are their rows, and a scan counts in places among
     them. ``copied`` are their embeddings if they lie next to each other already, and ``copied_bonus`` their bonuses,
-    with zeros to fill the last bundle.
+    with zeros to fill the last bundle. ``queries`` are the users and prices, if they have been prepared already.
     """
 
     def __init__(
@@ -97,13 +97,14 @@ class Tile:
         rows: _Rows | None = None,
         copied: _Floats | None = None,
         copied_bonus: _Floats | None = None,
+        queries: Float32Queries | None = None,
     ) -> None:
         self.catalog, self.group_of = catalog, item_bonus.group_of
         self.items = items.values if copied is None else copied
         self.restriction, self.rows, self.scattered = restriction, rows, rows is not None and copied is None
         self.size = len(catalog) if rows is None else len(rows)
         self.users, self.prices, self.k, self.who = users, prices, k, who
-        queries = Float32Queries.of(items, users, prices, reference)
+        queries = queries or Float32Queries.of(items, users, prices, reference)
         self.columns, self.bonus, self.margin = queries.columns, queries.bonus, queries.margin
         width = self.columns.shape[1]
         self.item_bonus = copied_bonus
