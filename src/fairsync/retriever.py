@@ -54,7 +54,7 @@ class FairRetriever(NoCopies, Closable):
 
     A promise is a floor of exposures for every group, or anything that :class:`fairsync.Promise` says.
 
-    It is thread-safe.
+    It is thread-safe: calls are answered one after another.
 
     Parameters
     ----------

@@ -51,5 +51,5 @@ def test_the_help_lists_commands_by_purpose() -> None:
         "Measure",
         "bench ",
     )
-    places = [shown.index(word if word[0].isupper() else f"│ {word}") for word in wanted]
+    places = [shown.index(f"─ {word} ─" if word[0].isupper() else f"│ {word}") for word in wanted]
     assert places == sorted(places)
