@@ -228,7 +228,7 @@ def test_a_lost_lease_is_not_settled_where_there_are_caps(was_alone: bool) -> No
             fs.FrontEnd(catalog, coordinator).retrieve(a_users[:4])
         settle(number, *rest)
 
-    coordinator.settle = slow  # type: ignore[method-assign, assignment]
+    coordinator.settle = slow  # type: ignore[method-assign]
     found = front_end.retrieve(a_users)
     assert found.ids.shape == (12, 2), "the requests of the lost lease were answered again"
     if other is not None:
@@ -282,7 +282,7 @@ def test_what_a_lease_of_a_coordinator_that_died_saw_is_not_taken_for_other_atom
     atoms = [one.terms.n_atoms for one in (first, second)]
     assert atoms[0] > atoms[1]
     settlements: list[Any] = []
-    first.settle = lambda *arguments: settlements.append(arguments)  # type: ignore[method-assign,assignment]
+    first.settle = lambda *arguments: settlements.append(arguments)  # type: ignore[method-assign]
     shown = fs.FrontEnd(catalog, first).retrieve(users[:4]).ids
     for number, settlement in settlements:
         assert settlement.sample is not None
