@@ -228,7 +228,7 @@ def test_a_lost_lease_is_not_settled_where_there_are_caps(was_alone: bool) -> No
             fs.FrontEnd(catalog, coordinator).retrieve(a_users[:4])
         settle(number, *rest)
 
-    coordinator.settle = slow  # type: ignore[method-assign]
+    coordinator.settle = slow  # type: ignore[method-assign, assignment]
     found = front_end.retrieve(a_users)
     assert found.ids.shape == (12, 2), "the requests of the lost lease were answered again"
     if other is not None:

@@ -228,7 +228,7 @@ class Simulation:
         totals = self.ledger.totals()
         assert totals.requests == self.book["requests"]
         for label, count in zip(self.coordinator.labels, totals.exposures.tolist(), strict=True):
-            assert count == self.book[label] or label == "every slot"
+            assert count == self.book[str(label)] or label == "every slot"
 
     def check_promises(self) -> None:
         slots = self.horizon * self.k
