@@ -10,7 +10,7 @@ from fairsync.experiments.compared_methods import METHODS
 from fairsync.experiments.comparison import BINDING_SHARE, tense_floors
 from fairsync.experiments.cost import EXPERIMENT, Cost, cost_of, least_cost
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.trials import Outcome, Trial
+from fairsync.experiments.trials import Trial, TrialMeasures
 
 
 @pytest.fixture(scope="module")
@@ -22,10 +22,10 @@ def lab(make_lab: MakeLab, tmp_path_factory: pytest.TempPathFactory) -> Lab:
     return lab
 
 
-def outcome(**values: float) -> Outcome:
+def outcome(**values: float) -> TrialMeasures:
     nothing = dict.fromkeys(("recall", "ndcg", "ndcg_of_hits", "hit_rate"), 0.0)
     given = {"esp": 1.0, "relevance": 90.0, "cost": 10.0, "least_cost": 4.0} | values
-    return Outcome(**nothing, **given, exposures=[], missing=0, coefficient=None, each={})
+    return TrialMeasures(**nothing, **given, exposures=[], missing=0, coefficient=None, each={})
 
 
 def test_it_needs_nothing_beyond_table_2_where_floors_are_felt(lab: Lab) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from fairsync.experiments.claim_verdicts import (
     TrialResult,
 )
-from fairsync.experiments.trials import Outcome, Trial
+from fairsync.experiments.trials import Trial, TrialMeasures
 
 NOISE = np.random.default_rng(0).normal(scale=0.01, size=200)
 
@@ -17,7 +17,7 @@ def result(method: str, recall: float = 0.5, esp: float = 1.0, *, cost: float = 
     """Return a result whose three measures are ``recall``, with some noise for each request."""
     each = (recall + NOISE * (1 + len(method) % 3)).tolist()
     trial = Trial(**{"model": "svd", "seed": 0, "method": method, "k": 20, "floor": 10, **terms})
-    outcome = Outcome(
+    outcome = TrialMeasures(
         recall=recall,
         ndcg=recall,
         ndcg_of_hits=recall,

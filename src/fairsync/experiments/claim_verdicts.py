@@ -12,7 +12,7 @@ from scipy.stats import ttest_1samp
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from fairsync.experiments.trials import Outcome, Trial
+    from fairsync.experiments.trials import Trial, TrialMeasures
 
 Ruling = Literal["holds", "does not hold", "not comparable", "not run"]
 
@@ -25,7 +25,7 @@ class TrialResult(NamedTuple):
     """A trial and its outcome."""
 
     trial: Trial
-    outcome: Outcome
+    outcome: TrialMeasures
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def cost_at_most(results: Iterable[TrialResult], method: str, times: float) -> V
     return Verdict.of(max(ratios) <= times, figures)
 
 
-def compare(mine: Sequence[Outcome], theirs: Sequence[Outcome], measure: str) -> tuple[float, float]:
+def compare(mine: Sequence[TrialMeasures], theirs: Sequence[TrialMeasures], measure: str) -> tuple[float, float]:
     """Return the mean difference and the p-value of a paired t-test over requests, with seeds pooled."""
     pooled = [np.concatenate([np.array(one.each[measure]) for one in outcomes]) for outcomes in (mine, theirs)]
     difference = pooled[0] - pooled[1]
@@ -199,12 +199,12 @@ def compare(mine: Sequence[Outcome], theirs: Sequence[Outcome], measure: str) ->
     return float(difference.mean()), float(ttest_1samp(difference, 0.0).pvalue)
 
 
-Pair: TypeAlias = "tuple[list[Outcome], list[Outcome]]"
+Pair: TypeAlias = "tuple[list[TrialMeasures], list[TrialMeasures]]"
 
 
 def _pairs(results: Iterable[TrialResult], method: str, rival: str) -> list[Pair]:
     """Return pairs of outcomes of two methods under the same terms, one for each seed."""
-    cells: dict[tuple[object, ...], dict[str, dict[int, Outcome]]] = defaultdict(lambda: {method: {}, rival: {}})
+    cells: dict[tuple[object, ...], dict[str, dict[int, TrialMeasures]]] = defaultdict(lambda: {method: {}, rival: {}})
     for trial, outcome in results:
         terms = (trial.model, trial.k, trial.floor, trial.spread, trial.batch_size, trial.order)
         if trial.method in (method, rival):
@@ -220,7 +220,7 @@ def _lines(
     results: Iterable[TrialResult], method: str, along: Callable[[Trial], int]
 ) -> dict[int, dict[int, tuple[float, ...]]]:
     """Return {k: {position: means of all measures}}."""
-    found: dict[int, dict[int, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[int, dict[int, list[TrialMeasures]]] = defaultdict(lambda: defaultdict(list))
     for trial, outcome in results:
         if trial.method == method:
             found[trial.k][along(trial)].append(outcome)
@@ -230,7 +230,7 @@ def _lines(
     }
 
 
-def _mean(outcomes: Sequence[Outcome], measure: str) -> float:
+def _mean(outcomes: Sequence[TrialMeasures], measure: str) -> float:
     return float(np.mean([getattr(one, measure) for one in outcomes]))
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fairsync.experiments.reproduction_setting import Setting
-    from fairsync.experiments.trials import Outcome
+    from fairsync.experiments.trials import TrialMeasures
 
 _METHODS = tuple(name for name in METHODS if name != "none")
 _HINDSIGHT = "hindsight"
@@ -61,7 +61,7 @@ class Cost:
     esp: float
 
 
-def cost_of(outcomes: Sequence[Outcome]) -> Cost:
+def cost_of(outcomes: Sequence[TrialMeasures]) -> Cost:
     """Return what a method costs, given its outcome for each seed.
 
     Sums over seeds are compared, so that a seed under which floors cost next to nothing does not decide.
@@ -69,12 +69,12 @@ def cost_of(outcomes: Sequence[Outcome]) -> Cost:
     return _cost(outcomes, sum(one.cost for one in outcomes), fmean(100 * one.esp for one in outcomes))
 
 
-def least_cost(outcomes: Sequence[Outcome]) -> Cost:
+def least_cost(outcomes: Sequence[TrialMeasures]) -> Cost:
     """Return the cost of the best plan in hindsight, given the outcomes of any method for each seed."""
     return _cost(outcomes, sum(one.least_cost for one in outcomes), 100.0)
 
 
-def _cost(outcomes: Sequence[Outcome], paid: float, esp: float) -> Cost:
+def _cost(outcomes: Sequence[TrialMeasures], paid: float, esp: float) -> Cost:
     plain = sum(one.relevance + one.cost for one in outcomes)
     least = sum(one.least_cost for one in outcomes)
     rounding = _ROUNDING * abs(plain)

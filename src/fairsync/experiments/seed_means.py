@@ -20,7 +20,8 @@ class SeedMean:
     Attributes
     ----------
     recall, ndcg, ndcg_of_hits, hit_rate, esp : float
-        Means of the fields of :class:`fairsync.experiments.trials.Outcome`. ESP is 1 only if no seed missed a floor.
+        Means of the fields of :class:`fairsync.experiments.trials.TrialMeasures`. ESP is 1 only if no seed missed a
+        floor.
     """
 
     recall: float

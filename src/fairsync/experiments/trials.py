@@ -64,7 +64,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialMeasures:
     """The outcome of a trial.
 
     Attributes
@@ -142,14 +142,14 @@ class Trials:
         self._index: tuple[BaseModel, CachedIndex] | None = None
         self._plain: dict[tuple[str, int, Part], tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
 
-    def outcome(self, trial: Trial) -> Outcome:
+    def outcome(self, trial: Trial) -> TrialMeasures:
         """Return the outcome of a trial. The trial is run if its outcome is not stored."""
         self.asked[trial] = None
         if trial.k > max(self.setting.ks):
             raise InvalidInputError(
                 f"K = {trial.k} is above those of the setting ({max(self.setting.ks)}): add it there."
             )
-        return Outcome(**self.store.cell("trial", self._key(trial), lambda: asdict(self.compute(trial))))
+        return TrialMeasures(**self.store.cell("trial", self._key(trial), lambda: asdict(self.compute(trial))))
 
     def base(self, trial: Trial) -> BaseModel:
         """Return the base model of a trial."""
@@ -213,7 +213,7 @@ class Trials:
     def _key(self, trial: Trial) -> dict[str, Any]:
         return {"data": self.setting.fingerprint, "quick": self.setting.quick, **asdict(trial)}
 
-    def compute(self, trial: Trial) -> Outcome:
+    def compute(self, trial: Trial) -> TrialMeasures:
         """Run a trial and return its outcome, without the store."""
         base, floors = self.base(trial), self.floors(trial)
         coefficient = self.tuned(trial) if trial.coefficient is None else trial.coefficient
@@ -229,7 +229,7 @@ class Trials:
         exposures = np.bincount(base.catalog.group_of[rows].ravel(), minlength=len(promised))
         plain = float(self._without_floors(base, "test")[1][:, : trial.k].sum())
         total = float(relevance.sum())
-        return Outcome(
+        return TrialMeasures(
             recall=float(each.recall.mean()),
             ndcg=float(each.ndcg.mean()),
             ndcg_of_hits=float(each.ndcg_of_hits.mean()),
