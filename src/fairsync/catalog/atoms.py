@@ -184,24 +184,6 @@ class Membership:
         """Return (P,) the sum over the atoms of each promise of values by atom."""
         return np.bincount(self.promises, values[self._owners], self.n_promises).astype(np.float64, copy=False)
 
-    def is_part_of(self, other: Membership) -> bool:
-        """Return whether promises and atoms have the same codes in another one, which may have more of them.
-
-        Examples
-        --------
-        >>> one = Membership.of([(), (0,)], 1)
-        >>> one.is_part_of(Membership.of([(), (0,), (0, 1)], 2)), one.is_part_of(Membership.of([(0,), ()], 1))
-        (True, False)
-        """
-        if self is other:
-            return True
-        n, m = len(self.offsets), len(self.promises)
-        return (
-            self.n_promises <= other.n_promises
-            and np.array_equal(self.offsets, other.offsets[:n])
-            and np.array_equal(self.promises, other.promises[:m])
-        )
-
     def of_atom(self, atom: int) -> NDArray[np.int64]:
         """Return the codes of an atom's promises."""
         return self.promises[self.offsets[atom] : self.offsets[atom + 1]]
@@ -221,6 +203,29 @@ class Membership:
         at = np.repeat(np.arange(len(atoms)), lengths)
         places = np.arange(len(at)) + np.repeat(starts - (ends - lengths), lengths)
         return at, self.promises[places]
+
+
+def keeps_codes(before: Membership | None, now: Membership | None) -> bool:
+    """Return whether promises and atoms still have the codes that they had; there may be more of them now.
+
+    None stands for groups, which are their own atoms.
+
+    Examples
+    --------
+    >>> one = Membership.of([(), (0,)], 1)
+    >>> keeps_codes(one, Membership.of([(), (0,), (0, 1)], 2)), keeps_codes(one, Membership.of([(0,), ()], 1))
+    (True, False)
+    >>> keeps_codes(None, None), keeps_codes(None, one)
+    (True, False)
+    """
+    if before is None or now is None or before is now:
+        return before is now
+    n, m = len(before.offsets), len(before.promises)
+    return (
+        before.n_promises <= now.n_promises
+        and np.array_equal(before.offsets, now.offsets[:n])
+        and np.array_equal(before.promises, now.promises[:m])
+    )
 
 
 @dataclass(frozen=True, eq=False)

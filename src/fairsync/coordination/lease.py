@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from fairsync.catalog.atoms import keeps_codes
 from fairsync.loop.batch import Outcome
 
 if TYPE_CHECKING:
@@ -56,7 +57,6 @@ class Settlement(Outcome):
         The coordinator that has granted the lease may have been another one, whose atoms had other codes. Then prices
         are not learnt from it.
         """
-        mine = self.membership
-        if mine is membership or (mine is not None and membership is not None and mine.is_part_of(membership)):
+        if keeps_codes(self.membership, membership):
             return self
         return replace(self, sample=None, slots=None, certified=None)

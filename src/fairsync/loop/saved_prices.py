@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.catalog.atoms import Membership
+from fairsync.catalog.atoms import Membership, keeps_codes
 from fairsync.eligibility.eligible_slots import EligibleSlots
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.inputs import check_seconds
@@ -94,7 +94,7 @@ class SavedPrices:
         if self.terms.k != terms.k:
             raise InvalidInputError(f"it was learnt with k = {self.terms.k}, and now k is {terms.k}.")
         before, now = self.terms.membership, terms.membership
-        if before is not now and (before is None or now is None or not before.is_part_of(now)):
+        if not keeps_codes(before, now):
             raise InvalidInputError("it was learnt for other promises or items.")
         saved, is_after = self.price_state, _is_after(self.totals, totals)
         if not _is_same(self.terms, terms):
@@ -170,7 +170,7 @@ class PriceSaver:
     def were_in_force(self, terms: Terms) -> bool:
         """Return whether the saved prices were learnt under these very terms, so that they were accepted before."""
         saved = self.saved_terms()
-        return saved is not None and _is_extended(saved.membership, terms.membership) and _is_same(saved, terms)
+        return saved is not None and keeps_codes(saved.membership, terms.membership) and _is_same(saved, terms)
 
     def spending(self, terms: Terms, totals: Totals, budget: float | None = None) -> Spending:
         """Return what promises may cost, with the floors that have given way in the horizon with these totals."""
@@ -255,18 +255,6 @@ def continued_promises(promises: Any, ledger: Ledger, policy: Policy) -> Resolve
         return None
     terms, names = PriceSaver(ledger, policy, math.inf).saved_terms(), load_labels(ledger)
     return None if terms is None or names is None else resumed_promises(promises, names, terms)
-
-
-def _is_extended(before: Membership | None, now: Membership | None) -> bool:
-    """Return whether atoms and promises have kept their codes; further ones may follow."""
-    if before is None or now is None:
-        return before is now
-    n, m = len(before.offsets), len(before.promises)
-    return (
-        n <= len(now.offsets)
-        and np.array_equal(before.offsets, now.offsets[:n])
-        and np.array_equal(before.promises, now.promises[:m])
-    )
 
 
 def _is_same(before: Terms, now: Terms) -> bool:
