@@ -1,6 +1,7 @@
 """Plots of reports show their numbers."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -114,7 +115,22 @@ def test_before_and_after() -> None:
         np.asarray(drawn.get_offsets()).tolist() for drawn in axes.collections if isinstance(drawn, PathCollection)
     ]
     assert points == [[[0, 0], [1, 7], [2, 50]], [[0, 20], [1, 21], [2, 30]]]  # the least exposed before first
-    assert axes.get_title(loc="left") == "floors reached: 1 of 3 promises before, 3 after"
+    assert axes.get_title(loc="left") == "1 of 3 promises kept before, 3 after"
+
+
+def test_caps_are_marked_in_both_plots() -> None:
+    before = report([0, 90], [20, 0], labels=["a", "b"])
+    after = replace(report([20, 40], [20, 0], labels=["a", "b"]), caps={"b": 40})
+    for figure, place in ((plot_change(before, after), 1), (plot_report(after), 0)):
+        axes = figure.axes[0]
+        marks = [
+            segment
+            for drawn in axes.collections
+            if isinstance(drawn, LineCollection)
+            for segment in drawn.get_segments()
+        ]
+        assert [[place - 0.5, 40.0], [place + 0.5, 40.0]] in [segment.tolist() for segment in marks]
+        assert "cap" in [text.get_text() for text in axes.get_legend().get_texts()]  # type: ignore[union-attr]
 
 
 def test_labels_are_drawn_as_they_are(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from fairsync.report.table import summary
 from fairsync.text import count, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     from matplotlib.artist import Artist
@@ -71,11 +71,7 @@ def plot_report(report: Report) -> Figure:
     nothing = exposures == 0  # a bar of height 0 is invisible
     top.scatter(x[nothing], exposures[nothing], s=9, color=[c for c, no in zip(colours, nothing, strict=True) if no])
     mark_floors(top, x, floors)
-    caps = report.caps or {}
-    capped = np.array([i for i, label in enumerate(labels) if label in caps], dtype=np.int64)
-    ceilings = np.array([caps[labels[i]] for i in capped.tolist()], dtype=np.int64)
-    if len(capped):
-        top.hlines(ceilings, capped - 0.5, capped + 0.5, color=PRICE, linewidth=1.4, linestyle="dashed", zorder=2)
+    ceilings = mark_caps(top, labels, report.caps)
     top.set_ylabel("exposures")
     scale_counts(top, np.concatenate([exposures, floors, ceilings]))
     present = [status for status in COLOURS if status in report.status.values()]
@@ -90,9 +86,13 @@ def plot_report(report: Report) -> Figure:
         word = "missed" if report.is_over else "will miss"
         few = f"{word}: {'at most ' if len(lost) > 1 else ''}{percent(max(shares))} of requests could show it"
         handles.append(Patch(facecolor=GREY, edgecolor="white", hatch="////", label=few))
-    if len(ceilings):
-        handles.append(Line2D([], [], color=PRICE, linewidth=1.4, linestyle="dashed", label="cap"))
-    top.legend(handles=[*handles, floor_handle()], frameon=False, ncols=7, loc="upper right", columnspacing=1.2)
+    top.legend(
+        handles=[*handles, *cap_handles(ceilings), floor_handle()],
+        frameon=False,
+        ncols=7,
+        loc="upper right",
+        columnspacing=1.2,
+    )
     what = "Exposures and floors" if report.caps is None else "Exposures and promises"
     _title(top, f"{what} under the policy '{report.policy}'", summary(report))
 
@@ -143,13 +143,13 @@ def plot_change(before: Report, after: Report) -> Figure:
     )  # fmt: skip
     axes.scatter(x, now, s=size, color=COLOURS["kept"], marker="D", label=f"policy '{after.policy}'", zorder=3)
     mark_floors(axes, x, floors)
-    scale_counts(axes, np.concatenate([was, now, floors]))
+    ceilings = mark_caps(axes, labels, after.caps)
+    scale_counts(axes, np.concatenate([was, now, floors, ceilings]))
     axes.set_ylabel("exposures")
     handles, _ = axes.get_legend_handles_labels()
-    axes.legend(handles=[*handles, floor_handle()], frameon=False, loc="upper left")
+    axes.legend(handles=[*handles, *cap_handles(ceilings), floor_handle()], frameon=False, loc="upper left")
     promises = count(len(after.promised), "promise")
-    kept = "floors reached" if after.caps is None else "promises kept"
-    sub = [f"{kept}: {before.n_kept:,} of {promises} before, {after.n_kept:,} after"]
+    sub = [f"{before.n_kept:,} of {promises} kept before, {after.n_kept:,} after"]
     _title(axes, f"What every {after.noun} gets, before and after", sub)
     name_groups(axes, labels, after.noun)
     tidy(axes)
@@ -175,6 +175,20 @@ def mark_floors(axes: Axes, x: NDArray[np.int_], floors: NDArray[np.int64]) -> N
 def floor_handle() -> Line2D:
     """Return the legend entry of a floor."""
     return Line2D([], [], color="black", linewidth=1.4, label="floor")
+
+
+def mark_caps(axes: Axes, labels: Sequence[Label], caps: Mapping[Label, int] | None) -> NDArray[np.int64]:
+    """Draw a cap as a short dashed line across the bar of its promise; return the caps."""
+    at = np.array([i for i, label in enumerate(labels) if label in (caps or {})], dtype=np.int64)
+    ceilings = np.array([caps[labels[i]] for i in at.tolist()] if caps else [], dtype=np.int64)
+    if len(at):
+        axes.hlines(ceilings, at - 0.5, at + 0.5, color=PRICE, linewidth=1.4, linestyle="dashed", zorder=5)
+    return ceilings
+
+
+def cap_handles(ceilings: NDArray[np.int64]) -> list[Line2D]:
+    """Return the legend entry of caps, if there are any."""
+    return [Line2D([], [], color=PRICE, linewidth=1.4, linestyle="dashed", label="cap")] if len(ceilings) else []
 
 
 def scale_counts(axes: Axes, counts: NDArray[np.int64]) -> None:
