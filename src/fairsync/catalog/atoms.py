@@ -184,6 +184,11 @@ class Membership:
         """Return (P,) the sum over the atoms of each promise of values by atom."""
         return np.bincount(self.promises, values[self._owners], self.n_promises).astype(np.float64, copy=False)
 
+    def followed_by(self, other: Membership) -> Membership:
+        """Return these atoms, and after them those of another membership in the same or more promises."""
+        offsets = np.concatenate([self.offsets, self.offsets[-1] + other.offsets[1:]])
+        return Membership(other.n_promises, np.concatenate([self.promises, other.promises]), offsets)
+
     def of_atom(self, atom: int) -> NDArray[np.int64]:
         """Return the codes of an atom's promises."""
         return self.promises[self.offsets[atom] : self.offsets[atom + 1]]
@@ -276,17 +281,31 @@ class Atoms:
         weights
             The number of items that each row stands for; None if a row is an item.
         """
-        codes, offsets = _by_item(rows, n_items)
-        n_before = 0
+        of_items, n_before = _by_item(rows, n_items), 0
         if before is not None:  # as if the atoms before were the first items
-            known, n_before = before.membership, before.membership.n_atoms
-            codes = np.concatenate([known.promises, codes])
-            offsets = np.concatenate([known.offsets, known.offsets[-1] + offsets[1:]])
-        first, atom_of = distinct_lists(codes, offsets)
-        at, promises = Membership(len(rows), codes, offsets).expand(first)
-        ends = np.cumsum(np.bincount(at, minlength=len(first)))
-        membership = Membership(len(rows), promises, np.concatenate([[0], ends]))
+            n_before = before.membership.n_atoms
+            of_items = before.membership.followed_by(of_items)
+        membership, atom_of = _distinct(of_items)
         return cls(atom_of[n_before:].astype(np.int32), membership, weights)
+
+    def extended(self, lists: Sequence[Sequence[int]]) -> tuple[Atoms, list[int]]:
+        """Return these atoms and an atom for each list of promises, without items where it is new; and their codes.
+
+        Examples
+        --------
+        >>> atoms = Atoms.of([np.array([0, 1]), np.array([1, 2])], 3)
+        >>> more, codes = atoms.extended([(0,), (0, 1)])
+        >>> codes, more is atoms
+        ([0, 1], True)
+        >>> more, codes = atoms.extended([()])
+        >>> codes, more.sizes.tolist()
+        ([3], [1, 1, 1, 0])
+        """
+        membership, numbers = _distinct(self.membership.followed_by(Membership.of(lists, self.membership.n_promises)))
+        codes = numbers[self.membership.n_atoms :].tolist()
+        if membership.n_atoms == self.membership.n_atoms:
+            return self, codes
+        return Atoms(self.atom_of, membership, self.weights), codes
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -313,15 +332,23 @@ class Atoms:
         return self.membership.atom_prices(-np.log(np.maximum(shares, 1e-12)))
 
 
-def _by_item(rows: Sequence[NDArray[np.integer]], n_items: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the promises of each item, ascending, item by item, and where each item's begin."""
+def _by_item(rows: Sequence[NDArray[np.integer]], n_items: int) -> Membership:
+    """Return the promises of each item, as if it were an atom."""
     from scipy import sparse
 
     flat = np.concatenate([np.empty(0, dtype=np.int64), *rows])
     ends = np.cumsum([0, *map(len, rows)])
     by_promise = sparse.csr_array((np.ones(len(flat), dtype=np.int8), flat, ends), shape=(len(rows), n_items))
     by_item = by_promise.tocsc()  # sorts in linear time
-    return by_item.indices.astype(np.int64), by_item.indptr.astype(np.int64)
+    return Membership(len(rows), by_item.indices.astype(np.int64), by_item.indptr.astype(np.int64))
+
+
+def _distinct(membership: Membership) -> tuple[Membership, NDArray[np.int64]]:
+    """Return the atoms that differ, in the order in which they first come, and (A,) the code of each there."""
+    first, number = distinct_lists(membership.promises, membership.offsets)
+    at, promises = membership.expand(first)
+    ends = np.cumsum(np.bincount(at, minlength=len(first)))
+    return Membership(membership.n_promises, promises, np.concatenate([[0], ends])), number
 
 
 def distinct_lists(codes: NDArray[np.int64], offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -93,6 +93,7 @@ class Counted:
             known = Membership.of([(code,) for code in range(len(columns))], len(columns))
         promises = _promises(catalog, labels, selections)
         atoms = find_atoms(catalog, promises, Atoms(np.empty(0, dtype=np.int32), known))
+        atoms, _ = atoms.extended([(code,) for code in range(len(labels))])  # each may be a home of small atoms
         made = cls(catalog, labels, selections, atoms)
         made.__dict__["promises"] = promises
         return made

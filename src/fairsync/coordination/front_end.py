@@ -119,7 +119,7 @@ class FrontEnd(NoCopies, Closable):
 
         They are one version of catalog, index and atoms.
         """
-        return self._following(self._items, membership)
+        return self._following(self._items, membership, None)
 
     @property
     def searched(self) -> Catalog:
@@ -260,7 +260,7 @@ class FrontEnd(NoCopies, Closable):
             with span("lease"):
                 lease = self.coordinator.lease(len(waiting) - start)
             here = waiting[start : start + lease.batch.requests]
-            items = self._following(items, lease.batch.terms.membership)
+            items = self._following(items, lease.batch.terms.membership, lease.batch.terms.home)
             try:
                 parts.append(self._serve(items, lease, part(here)))
             except LostLeaseError:
@@ -288,12 +288,17 @@ class FrontEnd(NoCopies, Closable):
             found = found.take(np.array([place[i if name is None else first[name]] for i, name in enumerate(ids)]))
         return found if rules is None else replace(found, unknown_excluded=rules.unknown)
 
-    def _following(self, items: SearchedItems, membership: Membership | None) -> SearchedItems:
+    def _following(
+        self, items: SearchedItems, membership: Membership | None, home: NDArray[np.int64] | None
+    ) -> SearchedItems:
         """Return the items under the promises of a lease, which may be other ones than were known so far."""
         promises = None if membership is None else (self.coordinator.promises or ())[: membership.n_promises]
-        if promises is items.promises or promises == items.promises:
+        is_known = promises is items.promises or promises == items.promises
+        followed = items if is_known else items.with_promises(promises)
+        if membership is not None and home is not None:
+            followed = followed.with_homes(membership, home)
+        if followed is items:
             return items
-        followed = items.with_promises(promises)
         with self._changing:
             if self._items is items:
                 self._items = followed

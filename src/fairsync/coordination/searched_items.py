@@ -12,6 +12,7 @@ from fairsync.catalog.atoms import Atoms, Membership
 from fairsync.catalog.changes import CatalogChange
 from fairsync.catalog.groups import grow
 from fairsync.cold_start.cold_start import ColdStart
+from fairsync.policies.base import sum_at_home
 from fairsync.promises.certificate import Certified
 from fairsync.promises.floors import capacities_of
 from fairsync.promises.resolve import find_atoms
@@ -109,6 +110,17 @@ class SearchedItems:
         """Return the same items under other promises."""
         return self.changed(CatalogChange(self.catalog, np.arange(self.catalog.n_rows)), promises)
 
+    def with_homes(self, membership: Membership, home: NDArray[np.int64]) -> SearchedItems:
+        """Return the same items with all atoms of the coordinator that are the home of others, without items if new."""
+        assert self.atoms is not None
+        homes = np.flatnonzero(np.bincount(home, minlength=len(home)) > 1)
+        if np.isin(homes, self._codes(membership)).all():
+            return self
+        atoms, _ = self.atoms.extended([membership.of_atom(code).tolist() for code in homes.tolist()])
+        searched = atoms.catalog(self.catalog)
+        index = self._followed(CatalogChange(searched, np.arange(searched.n_rows)), self.searched)
+        return SearchedItems(self.catalog, searched, index, self.cold_start, self.promises, atoms)
+
     def replaced(
         self,
         catalog: Catalog,
@@ -131,10 +143,10 @@ class SearchedItems:
     def fit(self, batch: Batch, k: int) -> Batch:
         """Return a batch of the coordinator, whose items may differ, for k candidates of these items."""
         terms = batch.terms
-        capacities = capacities_of(self.searched.group_sizes, terms.k, terms.max_exclude)
+        sizes = self.searched.group_sizes
         if self.atoms is None or terms.membership is None:
             g = self.searched.n_groups
-            capacities = np.minimum(terms.capacities[:g], capacities)
+            capacities = np.minimum(terms.capacities[:g], capacities_of(sizes, terms.k, terms.max_exclude))
             if k == terms.k and g == len(terms.floors) and (capacities == terms.capacities).all():
                 return batch
             return replace(
@@ -148,6 +160,9 @@ class SearchedItems:
             )
         codes = self._codes(terms.membership)
         known, place = codes >= 0, np.maximum(codes, 0)
+        home = None if terms.home is None else _translated(terms.home, codes)
+        sizes = sizes if home is None else sum_at_home(sizes, home)
+        capacities = capacities_of(sizes, terms.k, terms.max_exclude)
         capacities = np.where(known, np.minimum(capacities, terms.capacities[place]), capacities)
         certificate = None if batch.certificate is None else np.where(known, batch.certificate[place], 0)
         return replace(
@@ -155,7 +170,7 @@ class SearchedItems:
             k=k,
             prices=self.atoms.membership.atom_prices(batch.prices_by_promise),
             certificate=certificate,
-            terms=replace(terms, capacities=capacities, membership=self.atoms.membership, certificate=None),
+            terms=replace(terms, capacities=capacities, membership=self.atoms.membership, certificate=None, home=home),
             forecast=None if batch.forecast is None else batch.forecast.of(codes),
             watched=batch.watched and k == terms.k,
         )
@@ -253,6 +268,17 @@ def _index_of(index: str | Index | Callable[[Catalog], Index], searched: Catalog
     if isinstance(searched, HostedCatalog):
         return HostedIndex(searched, FoundItems(searched))
     return make_index(index, searched)
+
+
+def _translated(home: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the homes of atoms here, given those of the coordinator, and its code of each atom here."""
+    here = np.full(len(home), -1)
+    known = np.flatnonzero(codes >= 0)
+    here[codes[known]] = known
+    homes = np.arange(len(codes))
+    found = here[home[codes[known]]]
+    homes[known] = np.where(found >= 0, found, known)
+    return homes
 
 
 def _lists(membership: Membership) -> list[NDArray[np.int64]]:

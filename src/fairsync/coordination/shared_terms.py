@@ -14,6 +14,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.policies import Terms
 from fairsync.policies.base import NO_CAP
 from fairsync.promises.floors import capacities_of
+from fairsync.promises.home_atoms import with_homes
 from fairsync.promises.selection import is_selection
 
 if TYPE_CHECKING:
@@ -167,7 +168,8 @@ class SharedTerms:
         values = {name: getattr(self, name) for name in _ARRAYS}
         arrays: dict[str, Any] = {name: None if one is None else np.array(one) for name, one in values.items()}
         capacities = capacities_of(atoms.sizes, self.k, self.max_exclude)
-        return replace(terms, capacities=capacities, membership=atoms.membership, **arrays)
+        terms = replace(terms, capacities=capacities, membership=atoms.membership, **arrays)
+        return with_homes(atoms, terms, may_add=self.auto_restart)[1]
 
     def grown(self, groups: Groups) -> SharedTerms:
         """Return the same promise with further groups, which are promised nothing."""

@@ -13,6 +13,7 @@ from fairsync.plan.lowering import lower_floors
 from fairsync.policies.base import NO_CAP
 from fairsync.promises.certainty import certain_floors
 from fairsync.promises.floors import capacities_of
+from fairsync.promises.home_atoms import with_homes
 from fairsync.promises.plan_bounds import PlanBounds
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def target_terms(
         floors = totals.exposures + _within(tiers, targets.requests * terms.k)
         return replace(
             terms, floors=floors, capacities=capacities, horizon=horizon, auto_restart=False,
-            caps=None, membership=None, list_limits=None, certain=None, certificate=None, max_prices=None,
+            caps=None, membership=None, list_limits=None, certain=None, certificate=None, max_prices=None, home=None,
         )  # fmt: skip
     return _overlapping(terms, totals, horizon, targets, targets.atoms, reserve, near, too_dear)
 
@@ -107,6 +108,7 @@ def _overlapping(
     aim = replace(
         terms, floors=np.zeros(targets.n_columns, dtype=np.int64), capacities=np.minimum(sizes, k), horizon=horizon,
         auto_restart=False, caps=caps, membership=atoms.membership, list_limits=limits, certain=None, certificate=None,
+        home=None,
         priorities=targets.priorities, max_prices=targets.max_prices,
     )  # fmt: skip
     reserved, room = reserve(aim), caps
@@ -122,6 +124,9 @@ def _overlapping(
     certain = None
     if terms.max_exclude:  # what rests on atoms of which requests may exclude everything is left to prices
         aim = replace(aim, capacities=capacities_of(sizes, k, terms.max_exclude))
+        needed = replace(aim, floors=floors, caps=room, horizon=requests)
+        _, needed = with_homes(atoms, needed, may_add=False)  # its columns are known to all
+        aim = replace(aim, capacities=needed.capacities, home=needed.home)
         certain, plan = certain_floors(PlanBounds.of(aim, floors, room, requests), _SECONDS)
     if dear.any():
         floors = np.where(dear, targets.tiers[-1], floors)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairsync.policies.base import sum_at_home
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -48,11 +50,22 @@ class OwnSizes:
     left: NDArray[np.int64]
 
     @classmethod
-    def of(cls, eligible: Eligibility, group_of: NDArray[np.integer], sizes: NDArray[np.int64]) -> OwnSizes:
-        """Return the sizes for all requests, given the group of every item and the number of items of each group."""
+    def of(
+        cls,
+        eligible: Eligibility,
+        group_of: NDArray[np.integer],
+        sizes: NDArray[np.int64],
+        home: NDArray[np.int64] | None = None,
+    ) -> OwnSizes:
+        """Return the sizes for all requests, given the group of every item and the number of items of each group.
+
+        If groups have another one as their home (`Terms.home`), their items are counted there.
+        """
         used, condition_of = np.unique(eligible.selection_of, return_inverse=True)
         by_condition = tuple(eligible.selected_sizes(at, group_of, sizes) for at in used.tolist())
         owners, groups = eligible.excluded_groups(group_of)
+        if home is not None:
+            by_condition, groups = tuple(sum_at_home(one, home) for one in by_condition), home[groups]
         cells, lost = np.unique(owners * len(sizes) + groups, return_counts=True)
         owners, groups = np.divmod(cells, len(sizes))
         there = np.zeros(len(cells), dtype=np.int64)

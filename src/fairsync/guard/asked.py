@@ -99,11 +99,11 @@ def is_limited(
         return limited
     suspects = np.flatnonzero(limited)
     n_groups = len(catalog.group_sizes)
-    own = OwnSizes.of(eligible.take(suspects), catalog.group_of, catalog.group_sizes)
+    own = OwnSizes.of(eligible.take(suspects), catalog.group_of, catalog.group_sizes, terms.home)
     limited[suspects] = own.lacks(np.where(terms.has_floor, terms.capacities, 0)[:n_groups])
     if terms.caps is not None and terms.membership is not None:
         free = ~terms.membership.in_any(terms.caps < NO_CAP)
-        sizes = np.where(free[:n_groups], catalog.group_sizes, 0)
+        sizes = np.where(free[:n_groups], terms.at_home(catalog.group_sizes), 0)
         if sizes.sum() >= terms.k:  # else every slot is planned, and lists need no others
             limited[suspects] |= own.shown(sizes) < terms.k
     return limited

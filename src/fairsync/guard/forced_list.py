@@ -34,7 +34,8 @@ def compose(
     With R requests after this one, these are at least :math:`X_a - R c_a` items of each atom, then
     :math:`(M X)_p - R l_p` planned items of each promise with a list limit, smaller selections first, then
     :math:`\sum X - R K` planned items of any kind. Each demand lies inside the next, so that what was taken for one
-    counts for the next. An item of another atom may stand in for a planned one; the plan then changes with it.
+    counts for the next. An item of another atom may stand in for a planned one; the plan then changes with it. So it
+    does when an item serves the plan of its home (`Terms.home`).
 
     Parameters
     ----------
@@ -55,6 +56,7 @@ def compose(
         Whether this request may be unable to show what is required: it then shows what it can.
     """
     terms, n_items = certificate.terms, len(chosen.catalog)
+    home = np.arange(terms.n_atoms) if terms.home is None else terms.home
 
     def remaining() -> Counts:
         """Return (A,) the planned items that the list does not have yet."""
@@ -68,13 +70,15 @@ def compose(
         while how_many > 0:
             before = len(chosen.relevance)
             stand_ins = StandIns.none(certificate) if only_planned else StandIns.of(certificate, quota)
-            open_atoms = ((quota > 0) | stand_ins.mask) & chosen.admitted()
+            open_atoms = ((quota > 0) | (quota[home] > 0) | stand_ins.mask) & chosen.admitted()
             found = search(np.where(open_atoms, prices, np.inf), min(before + how_many, n_items))
             for row, relevance in zip(found.rows[0].tolist(), found.relevance[0].tolist(), strict=True):
                 atom = int(chosen.catalog.group_of[row])
                 if row < 0 or row in chosen.relevance or how_many <= 0 or not chosen.admits(atom):
                     continue
-                served = atom if quota[atom] > 0 else stand_ins.served_by(atom, quota, chosen.slack)
+                served: int | None = atom if quota[atom] > 0 else int(home[atom])
+                if quota[served] <= 0:
+                    served = stand_ins.served_by(atom, quota, chosen.slack)
                 if served is not None:
                     if served != atom:
                         chosen.exchange(served, atom)

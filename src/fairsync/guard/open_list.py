@@ -47,6 +47,7 @@ class OpenList:
         self.prices = prices
         self.certificate, self.plan = certificate, certificate.plan
         self.missing = certificate.missing.copy()
+        self.home = certificate.terms.home
         limits = certificate.terms.list_limits
         self.limits = None if limits is None else limits.copy()
         self.slack = certificate.slack if keeps_caps else None
@@ -64,14 +65,18 @@ class OpenList:
         mine = self.links.of_atom(atom)
         if self.limits is not None and (self.limits[mine] <= 0).any():
             return False
-        planned = self.counts.get(atom, 0) < self.plan[atom]
-        return self.slack is None or bool(planned or (self.slack[mine] > 0).all())
+        if self.slack is None or self._has_plan(atom) or self._has_plan(self._home_of(atom)):
+            return True
+        return bool((self.slack[mine] > 0).all())
 
     def admitted(self) -> NDArray[np.bool_]:
         """Return (A,) whether an item of each atom breaks no list limit and no cap."""
         free = np.ones(self.links.n_atoms, dtype=bool)
         if self.slack is not None:
-            free = ~self.links.in_any(self.slack <= 0) | (self.counts_by_atom() < self.plan)
+            planned = self.counts_by_atom() < self.plan
+            free = ~self.links.in_any(self.slack <= 0) | planned
+            if self.home is not None:
+                free |= planned[self.home]
         if self.limits is not None:
             free &= ~self.links.in_any(self.limits <= 0)
         return free
@@ -80,8 +85,11 @@ class OpenList:
         """Add a candidate."""
         atom = int(self.catalog.group_of[row])
         mine = self.links.of_atom(atom)
-        if self.slack is not None and self.counts.get(atom, 0) >= self.plan[atom]:
-            self.slack[mine] -= 1
+        if self.slack is not None and not self._has_plan(atom):
+            if self._has_plan(self._home_of(atom)):
+                self.exchange(self._home_of(atom), atom)
+            else:
+                self.slack[mine] -= 1
         if self.limits is not None:
             self.limits[mine] -= 1
         self.missing[mine] -= 1
@@ -94,6 +102,13 @@ class OpenList:
         if self.slack is not None:
             self.slack[self.links.of_atom(planned)] += 1
             self.slack[self.links.of_atom(atom)] -= 1
+
+    def _has_plan(self, atom: int) -> bool:
+        """Return whether more items of an atom are planned than the list has."""
+        return self.counts.get(atom, 0) < int(self.plan[atom])
+
+    def _home_of(self, atom: int) -> int:
+        return atom if self.home is None else int(self.home[atom])
 
     def price(self, atom: int) -> float:
         """Return the price of an atom without subsidies that have ended."""

@@ -128,7 +128,7 @@ class OverlapGuard:
         sizes, reached = self.catalog.group_sizes, self.hits.reached
         if self.eligible is not None:
             sizes = self.eligible.group_sizes(i, self.catalog.group_of, sizes)
-        return np.minimum(sizes if reached is None else np.minimum(sizes, reached), self.k)
+        return np.minimum(self.terms.at_home(sizes if reached is None else np.minimum(sizes, reached)), self.k)
 
     def _lost(self, own: Counts | None) -> Counts | None:
         """Return (A,) what is planned but cannot be shown any more, nor anything in its place; None for nothing.

@@ -67,8 +67,10 @@ class PriceLimits:
             return None
         cost = float(relevance[goes].mean()) - values[comes]
         found = np.zeros(len(self.highest), dtype=bool)
-        certain = certificate.terms.certain
+        certain, home = certificate.terms.certain, certificate.terms.home
         for atom, one in zip(chosen.catalog.group_of[composed[comes]].tolist(), cost.tolist(), strict=True):
+            if home is not None and certificate.plan[atom] <= 0:
+                atom = int(home[atom])
             if certificate.plan[atom] <= 0:
                 continue
             payers = certificate.links.of_atom(atom)

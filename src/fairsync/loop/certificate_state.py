@@ -183,7 +183,7 @@ class CertificateState:
         if (left > (1 - _RENEWAL) * self.renewed_at and not self.is_stale) or left <= 0:
             return self
         if self.reached is not None:
-            terms = replace(terms, capacities=np.minimum(terms.capacities, self.reached))
+            terms = replace(terms, capacities=np.minimum(terms.capacities, terms.at_home(self.reached)))
         served = max(terms.horizon - left, 1)
         likely = self.exposures.astype(np.float64) * (left / served)
         concession = None if self.is_stale else self.concession

@@ -73,7 +73,7 @@ def serve(
     if fixed is not None:
         hits = fixed.put_first(hits, k, catalog, users, eligible)
     if hits.reached is not None:
-        terms = replace(terms, capacities=np.minimum(terms.capacities, hits.reached))
+        terms = replace(terms, capacities=np.minimum(terms.capacities, terms.at_home(hits.reached)))
         searched = float(hits.reached.sum() / len(catalog))
     replaced: Replaced | None = {} if explain else None
     groups = catalog.group_of.take(hits.rows)
@@ -243,7 +243,7 @@ def _eligible_slots(
     limited = np.flatnonzero(guard.is_limited(eligible, batch.terms, catalog, reached))
     if not len(limited):
         return None
-    own = OwnSizes.of(eligible.take(limited), catalog.group_of, catalog.group_sizes)
+    own = OwnSizes.of(eligible.take(limited), catalog.group_of, catalog.group_sizes, batch.terms.home)
     return EligibleSlots.of(own, len(eligible), batch.terms)
 
 

@@ -61,6 +61,9 @@ class Terms:
     max_prices : numpy.ndarray or None
         (P,) the highest subsidy of each promise in units of the mean relevance of the last candidate, inf where it has
         no limit; None if none has one.
+    home : numpy.ndarray or None
+        (A,) for each atom the one whose plan its items serve: another one for atoms that are too small beside
+        exclusions to be planned by themselves; see :mod:`fairsync.promises.home_atoms`. None if each is its own.
 
     Examples
     --------
@@ -85,6 +88,7 @@ class Terms:
     certificate: Counts | None = None
     priorities: Counts | None = None
     max_prices: Floats | None = None
+    home: Counts | None = None
 
     @property
     def order(self) -> Counts:
@@ -104,8 +108,13 @@ class Terms:
 
     @cached_property
     def least_capacity(self) -> int:
-        """The least exposures of any atom that one request can surely have."""
-        return int(self.capacities.min(initial=self.k))
+        """The least exposures that one request can surely have of any atom that it can surely show."""
+        return int(self.capacities.min(initial=self.k, where=self.capacities > 0))
+
+    @cached_property
+    def never_sure(self) -> Counts:
+        """The atoms of which a request can surely show nothing."""
+        return np.flatnonzero(self.capacities == 0)
 
     @cached_property
     def sure_in_list(self) -> Counts:
@@ -136,6 +145,21 @@ class Terms:
     def exposures(self, counts: Counts) -> Counts:
         """Return (P,) the exposures of each promise, from those of each atom."""
         return counts if self.membership is None else self.membership.exposures(counts)
+
+    def at_home(self, sizes: Counts) -> Counts:
+        """Return (A,) the number of items that serve the plan of each atom, from the number of items in it."""
+        return sizes if self.home is None else sum_at_home(sizes, self.home)
+
+
+def sum_at_home(sizes: Counts, home: Counts) -> Counts:
+    """Return (A,) the sum of the sizes of all atoms with the same home, at the home; 0 for the others.
+
+    Examples
+    --------
+    >>> sum_at_home(np.array([5, 2, 3]), np.array([0, 2, 2])).tolist()
+    [5, 0, 5]
+    """
+    return np.bincount(home, sizes, len(home)).astype(np.int64)
 
 
 def check_floors_only(terms: Terms, policy: str) -> None:

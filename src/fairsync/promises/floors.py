@@ -158,8 +158,10 @@ def can_be_met(missing: npt.NDArray[np.int64], left: int, terms: Terms) -> bool:
         total, most = total + int(part.sum()), max(most, int(part.max()))
     if total > left * terms.k:
         return False
-    # As a rule every atom can be shown in every list, and is missing less often: this saves a comparison of all atoms.
-    return most <= left * terms.least_capacity or bool((missing <= left * terms.capacities).all())
+    # As a rule what is missing can be shown in every list, and is missing less often: this saves a comparison of all.
+    if most <= left * terms.least_capacity:
+        return not missing[terms.never_sure].any()
+    return bool((missing <= left * terms.capacities).all())
 
 
 def check_reachable(terms: Terms, totals: Totals, *, keeps_floors: bool, is_over: bool = True) -> None:

@@ -18,6 +18,7 @@ from fairsync.promises.certainty import certain_floors
 from fairsync.promises.certificate import SECONDS, find_certificate
 from fairsync.promises.feasibility import check_together, explain_conflict
 from fairsync.promises.floors import capacities_of
+from fairsync.promises.home_atoms import with_homes
 from fairsync.promises.list_limits import longest_list, tree_of
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.promise import EVERY_SLOT, Promise
@@ -149,9 +150,8 @@ def resolve_promises(
         )
         names = [promise.name for promise in given]
         atoms, ever, floors, caps, limits = resolve()
-    capacities = capacities_of(atoms.sizes, k, max_exclude)
     terms = Terms(
-        floors, capacities, k, horizon, batch_size, auto_restart, max_exclude,
+        floors, capacities_of(atoms.sizes, k, max_exclude), k, horizon, batch_size, auto_restart, max_exclude,
         None if (caps == NO_CAP).all() else caps, atoms.membership, None if (limits == k).all() else limits,
     )  # fmt: skip
     order = np.array([0 if promise.name == EVERY_SLOT else promise.priority for promise in given])
@@ -161,6 +161,7 @@ def resolve_promises(
         priorities=None if (order == 1).all() else order,
         max_prices=None if np.isinf(limit).all() else limit,
     )
+    atoms, terms = with_homes(atoms, terms)
     certain, plan = _prove(terms, atoms, names, seconds, give_way)
     if EVERY_SLOT in names and not certain[names.index(EVERY_SLOT)]:
         raise InvalidInputError(

@@ -1,0 +1,142 @@
+"""Home atoms: where items of small atoms are planned, so that promises are certain although requests exclude items.
+
+If requests exclude up to e items, an atom of n items can surely show min(k, n - e) of them, and one of e items or fewer
+nothing. Promises that overlap make atoms small: a promise to 60 items may have no atom of more than e, although every
+request can show 60 - e of its items. So small atoms of a promise may get a common *home*: the atom of items that belong
+to this promise and, beside it, only to those promises with a cap or a limit per list that all the small atoms belong
+to. There may be no such item. What is planned of the home may be shown with any item of any of the small atoms, and
+these are planned nothing themselves. If they have n items together, every request can show min(k, n - e).
+
+Every atom has one home, so that items which serve different homes are different ones. The proof holds with homes in the
+place of atoms: an item that serves its home counts for every promise of the home. For floors it may count for more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fairsync.policies.base import NO_CAP, sum_at_home
+from fairsync.promises.floors import capacities_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairsync.catalog.atoms import Atoms
+    from fairsync.policies.base import Counts, Terms
+
+
+def with_homes(atoms: Atoms, terms: Terms, *, may_add: bool = True) -> tuple[Atoms, Terms]:
+    """Return atoms and terms in which small atoms have a home, where floors could not be certain without.
+
+    These are the floors that cannot be reached with what each atom can surely show by itself. Small atoms of such a
+    promise are taken until a request can surely show what the floor needs on average: first those that fewest of these
+    promises share, large ones first. Those that are left then go to the promise that can surely show least for what it
+    needs.
+
+    Parameters
+    ----------
+    atoms, terms
+        The atoms, and the promises about them.
+    may_add
+        Whether a home that does not exist among the atoms is added. Otherwise its promise goes without.
+
+    Examples
+    --------
+    Promise 0 has three items, in two atoms. A request may exclude both items of one of them, but always leaves one.
+
+    >>> from fairsync.catalog.atoms import Atoms
+    >>> from fairsync.policies.base import Terms
+    >>> atoms = Atoms.of([np.array([0, 1, 2]), np.array([0, 1, 3, 4, 5, 6])], 7)
+    >>> floors, nothing = np.array([4, 0]), np.array([0, 0, 2])
+    >>> terms = Terms(floors, nothing, k=2, horizon=9, batch_size=1, max_exclude=2, membership=atoms.membership)
+    >>> _, terms = with_homes(atoms, terms)
+    >>> terms.home.tolist(), terms.capacities.tolist()
+    ([1, 1, 2], [0, 1, 2])
+    """
+    members, excluded, horizon = atoms.membership, terms.max_exclude, terms.horizon
+    if not excluded or not horizon:
+        return atoms, terms
+    reach = horizon * np.minimum(members.exposures(terms.capacities), terms.k)
+    needy = np.flatnonzero(terms.floors > reach).tolist()
+    supplies = [one for one in (_supply(atoms, terms, promise) for promise in needy) if one is not None]
+    codes = atoms.extended([supply.home for supply in supplies])[1]
+    n = members.n_atoms
+    if not may_add:
+        supplies = [supply for supply, code in zip(supplies, codes, strict=True) if code < n]
+        codes = [code for code in codes if code < n]
+    if not supplies:
+        return atoms, terms
+    wanted = np.bincount(np.concatenate([supply.small for supply in supplies]), minlength=n)
+    taken = np.zeros(n, dtype=bool)
+    own = {supply.promise: code for supply, code in zip(supplies, codes, strict=True) if code < n}
+    taken[list(own.values())] = True  # a home is its own home
+    served: list[_Supply] = []
+    for supply in sorted(supplies, key=lambda one: int(atoms.sizes[one.small].sum())):
+        free = supply.small[~taken[supply.small]]
+        free = free[np.lexsort((-atoms.sizes[free], wanted[free]))]
+        there = int(atoms.sizes[own[supply.promise]]) if supply.promise in own else 0
+        needed = excluded - (-int(terms.floors[supply.promise]) // horizon) - there
+        count = int(np.searchsorted(np.cumsum(atoms.sizes[free]), needed)) + 1
+        if count <= len(free):
+            taken[free[:count]] = True
+            served.append(supply._replace(small=free[:count], others=free[count:]))
+    if not served:
+        return atoms, terms
+    atoms, homes = atoms.extended([supply.home for supply in served])
+    home = np.arange(atoms.membership.n_atoms)
+    for supply, at in zip(served, homes, strict=True):
+        home[supply.small] = at
+    _share_out(served, homes, home, atoms.sizes, taken, terms)
+    capacities = capacities_of(sum_at_home(atoms.sizes, home), terms.k, excluded)
+    return atoms, replace(terms, membership=atoms.membership, capacities=capacities, home=home)
+
+
+class _Supply(NamedTuple):
+    """The small atoms of a promise that may have a common home, and the promises of that home."""
+
+    promise: int
+    small: NDArray[np.int64]
+    home: tuple[int, ...]
+    others: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+
+
+def _supply(atoms: Atoms, terms: Terms, promise: int) -> _Supply | None:
+    """Return the most items of a promise in small atoms that belong to the same promises with caps and limits.
+
+    None is returned if requests may exclude all items in small atoms.
+    """
+    members = atoms.membership
+    small = members.atoms_of(promise)
+    small = small[(terms.capacities[small] == 0) & (atoms.sizes[small] > 0)]
+    if int(atoms.sizes[small].sum()) <= terms.max_exclude:
+        return None
+    limits = np.zeros(members.n_promises, dtype=bool)
+    if terms.caps is not None:
+        limits |= terms.caps < NO_CAP
+    if terms.list_limits is not None:
+        limits |= terms.list_limits < terms.k
+    limits[promise] = True
+    by_limits: dict[tuple[int, ...], list[int]] = {}
+    for atom in small.tolist():
+        mine = members.of_atom(atom)
+        by_limits.setdefault(tuple(mine[limits[mine]].tolist()), []).append(atom)
+    home = max(by_limits, key=lambda one: int(atoms.sizes[by_limits[one]].sum()))
+    return _Supply(promise, np.array(by_limits[home], dtype=np.int64), home)
+
+
+def _share_out(
+    served: list[_Supply], homes: list[int], home: Counts, sizes: Counts, taken: NDArray[np.bool_], terms: Terms
+) -> None:
+    """Give the small atoms that are left to the promise that can surely show least for what it needs."""
+    held = sum_at_home(sizes, home)[homes]
+    choices: dict[int, list[int]] = {}
+    for place, supply in enumerate(served):
+        for atom in supply.others[~taken[supply.others]].tolist():
+            choices.setdefault(atom, []).append(place)
+    for atom, places in choices.items():
+        poorest = min(places, key=lambda at: (held[at] - terms.max_exclude) / int(terms.floors[served[at].promise]))
+        home[atom] = homes[poorest]
+        held[poorest] += sizes[atom]

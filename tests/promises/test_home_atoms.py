@@ -1,0 +1,150 @@
+"""Homes of small atoms: promises are certain although requests may exclude all items of each of their atoms."""
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import fairsync as fs
+from fairsync.catalog.atoms import Atoms
+from fairsync.policies.base import NO_CAP, Terms
+from fairsync.promises.home_atoms import with_homes
+from fairsync.search import IvfIndex
+
+WORLDS = int(os.environ.get("FAIRSYNC_OVERLAP_WORLDS", "40"))
+Members = npt.NDArray[np.bool_]
+
+
+def terms_of(members: Members, floors: list[int], max_exclude: int, **bounds: Any) -> tuple[Atoms, Terms]:
+    atoms = Atoms.of([np.flatnonzero(row) for row in members], members.shape[1])
+    capacities = np.minimum(np.maximum(atoms.sizes - max_exclude, 0), 3)
+    terms = Terms(
+        np.array(floors), capacities, 3, 10, 1, max_exclude=max_exclude, membership=atoms.membership, **bounds
+    )
+    return with_homes(atoms, terms)
+
+
+def crossed(n_rows: int, n_columns: int, each: int) -> Members:
+    """Return promises to the rows and the columns of a table whose cells have some items each."""
+    cell = np.repeat(np.arange(n_rows * n_columns), each)
+    rows = [cell // n_columns == row for row in range(n_rows)]
+    return np.array([*rows, *(cell % n_columns == column for column in range(n_columns))])
+
+
+def test_a_promise_gets_a_home_for_atoms_that_requests_may_exclude() -> None:
+    members = crossed(2, 3, each=2)  # 6 atoms of 2 items
+    atoms, terms = terms_of(members, [10, 0, 0, 0, 0], max_exclude=3)
+    assert terms.home is not None
+    home = int(terms.home[atoms.atom_of[0]])
+    assert atoms.sizes[home] == 0
+    assert atoms.membership.of_atom(home).tolist() == [0]
+    assert terms.capacities[home] == 3  # 6 items, of which 3 may be excluded
+    assert (terms.home[atoms.atom_of[6:]] == atoms.atom_of[6:]).all()  # the other row has no floor
+
+
+def test_no_homes_without_exclusions_or_where_atoms_suffice() -> None:
+    members = crossed(2, 3, each=2)
+    for floors, max_exclude in (([10, 0, 0, 0, 0], 0), ([10, 0, 0, 0, 0], 1), ([0] * 5, 3)):
+        atoms, terms = terms_of(members, floors, max_exclude)
+        assert terms.home is None
+        assert atoms.membership is terms.membership
+
+
+def test_every_atom_has_one_home_and_serves_one_promise() -> None:
+    members = crossed(4, 4, each=3)
+    atoms, terms = terms_of(members, [5] * 8, max_exclude=4)
+    assert terms.home is not None
+    assert (terms.home[terms.home] == terms.home).all()
+    promised = [set(atoms.membership.of_atom(code).tolist()) for code in range(atoms.membership.n_atoms)]
+    for code, home in enumerate(terms.home.tolist()):
+        assert promised[home] <= promised[code]
+        assert home == code or terms.capacities[code] == 0
+    served = np.bincount(terms.home, atoms.sizes)
+    assert (terms.capacities == np.clip(served - 4, 0, 3)).all()
+
+
+@pytest.mark.parametrize("bound", ["caps", "list_limits"])
+def test_the_atoms_of_a_home_belong_to_the_same_promises_that_limit_them(bound: str) -> None:
+    members = crossed(1, 3, each=4)  # one row of three atoms; the second is limited
+    none = NO_CAP if bound == "caps" else 3
+    atoms, terms = terms_of(members, [9, 0, 0, 0], 5, **{bound: np.array([none, none, 2, none])})
+    assert terms.home is not None
+    first, second, third = (int(terms.home[atoms.atom_of[item]]) for item in (0, 4, 8))
+    assert first == third != second
+    assert second == atoms.atom_of[4]
+    # If all of them are limited alike, so is their home.
+    both = np.concatenate([members, np.ones((1, 12), dtype=bool)])
+    atoms, terms = terms_of(both, [9, 0, 0, 0, 0], 5, **{bound: np.array([none, none, none, none, 2])})
+    assert terms.home is not None
+    assert atoms.membership.of_atom(int(terms.home[atoms.atom_of[0]])).tolist() == [0, 4]
+
+
+def make_world(seed: int, *, caps: bool) -> tuple[fs.Catalog, list[fs.Promise], dict[str, Any], Members]:
+    """Return promises to rows and columns of small cells, each with the largest floor that is certain, one by one."""
+    rng = np.random.default_rng(seed)
+    rows, columns, each = rng.integers(1, 4), rng.integers(2, 4), int(rng.integers(1, 4))
+    members = crossed(rows, columns, each)
+    members = members[:, rng.random(members.shape[1]) < 0.9]
+    members = members[members.any(axis=1)]
+    more = int(rng.integers(8, 12))  # items without a promise fill the lists
+    members = np.pad(members, ((0, 0), (0, more)))
+    if caps:
+        members = np.concatenate([members, [np.arange(members.shape[1]) < rng.integers(1, members.shape[1] - more + 1)]])
+    n = members.shape[1]
+    attributes = {f"p{code}": row.tolist() for code, row in enumerate(members)}
+    catalog = fs.Catalog(np.eye(n), {"group": [0] * n, **attributes})
+    k, horizon = int(rng.integers(1, 5)), int(rng.integers(2, 16))
+    settings = {"k": k, "horizon": horizon, "max_exclude": int(rng.integers(each, each + 3))}
+    n_floors = len(members) - caps
+    floors, cap = np.zeros(n_floors, dtype=int), int(rng.integers(horizon, horizon * k + 1))
+
+    def promises() -> list[fs.Promise]:
+        made = [fs.Promise({f"p{code}": True}, at_least=int(floor)) for code, floor in enumerate(floors)]
+        return [*made, fs.Promise({f"p{n_floors}": True}, at_most=cap)] if caps else made
+
+    def is_certain() -> bool:
+        try:
+            terms = fs.FairRetriever(catalog, promises=promises(), **settings).terms
+        except fs.FairSyncError:
+            return False
+        return terms.certain is None
+
+    for code in rng.permutation(n_floors)[: rng.integers(1, n_floors + 1)]:
+        low, high = 0, horizon * k + 1
+        while high - low > 1:
+            floors[code] = (low + high) // 2
+            low, high = (floors[code], high) if is_certain() else (low, floors[code])
+        floors[code] = low
+    return catalog, promises(), settings, members
+
+
+@pytest.mark.parametrize("caps", [False, True])
+@pytest.mark.parametrize("index", ["exact", "ivf"])
+def test_floors_that_are_certain_hold_whatever_is_excluded(caps: bool, index: str) -> None:
+    with_home = 0
+    for seed in range(WORLDS if index == "exact" else WORLDS // 4):
+        catalog, promises, settings, members = make_world(seed, caps=caps)
+        rng = np.random.default_rng(seed)
+        made: Any = index if index == "exact" else (lambda one: IvfIndex(one, exact_below=0))
+        retriever = fs.FairRetriever(
+            catalog, promises=promises, batch_size=int(rng.choice([1, 4])), index=made, **settings
+        )
+        with_home += retriever.terms.home is not None
+        floors = np.array([promise.at_least or 0 for promise in promises])
+        exposures, k = np.zeros(len(promises), dtype=int), settings["k"]
+        for _ in range(settings["horizon"]):
+            # All items of the promise that misses most, or items at random.
+            wanted = members[(floors - exposures).argmax()] if rng.random() < 0.8 else rng.random(len(catalog)) < 0.5
+            users = rng.normal(size=len(catalog)) - 5 * wanted
+            mine = rng.permutation(np.flatnonzero(wanted))[: settings["max_exclude"]]
+            found = retriever.retrieve(users[None], [mine.tolist()])
+            assert (found.rows >= 0).all()
+            assert not np.isin(found.rows, mine).any()
+            assert len(set(found.rows[0].tolist())) == k
+            exposures += members[:, found.rows[0]].sum(axis=1)
+        assert (exposures >= floors).all(), seed
+        assert all(promise.at_most is None or exposures[-1] <= promise.at_most for promise in promises)
+        assert retriever.report().limited_requests == 0
+    assert with_home > WORLDS // 20
