@@ -91,12 +91,14 @@ def make_world(seed: int, *, caps: bool) -> tuple[fs.Catalog, list[fs.Promise], 
     more = int(rng.integers(8, 12))  # items without a promise fill the lists
     members = np.pad(members, ((0, 0), (0, more)))
     if caps:
-        members = np.concatenate([members, [np.arange(members.shape[1]) < rng.integers(1, members.shape[1] - more + 1)]])
+        members = np.concatenate(
+            [members, [np.arange(members.shape[1]) < rng.integers(1, members.shape[1] - more + 1)]]
+        )
     n = members.shape[1]
     attributes = {f"p{code}": row.tolist() for code, row in enumerate(members)}
     catalog = fs.Catalog(np.eye(n), {"group": [0] * n, **attributes})
     k, horizon = int(rng.integers(1, 5)), int(rng.integers(2, 16))
-    settings = {"k": k, "horizon": horizon, "max_exclude": int(rng.integers(each, each + 3))}
+    settings: dict[str, Any] = {"k": k, "horizon": horizon, "max_exclude": int(rng.integers(each, each + 3))}
     n_floors = len(members) - caps
     floors, cap = np.zeros(n_floors, dtype=int), int(rng.integers(horizon, horizon * k + 1))
 

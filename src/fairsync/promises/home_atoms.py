@@ -13,6 +13,7 @@ place of atoms: an item that serves its home counts for every promise of the hom
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,14 +28,16 @@ if TYPE_CHECKING:
     from fairsync.catalog.atoms import Atoms
     from fairsync.policies.base import Counts, Terms
 
+_MANY = 2**62
+
 
 def with_homes(atoms: Atoms, terms: Terms, *, may_add: bool = True) -> tuple[Atoms, Terms]:
     """Return atoms and terms in which small atoms have a home, where floors could not be certain without.
 
-    These are the floors that cannot be reached with what each atom can surely show by itself. Small atoms of such a
-    promise are taken until a request can surely show what the floor needs on average: first those that fewest of these
-    promises share, large ones first. Those that are left then go to the promise that can surely show least for what it
-    needs.
+    These are the floors that cannot be reached with what each atom can surely show by itself. One after another, those
+    with the fewest items to spare first, gets small atoms until a request can surely show what the floor needs on
+    average: those that the others can best do without. Atoms that are left then go to the promise that can surely show
+    least for what it needs.
 
     Parameters
     ----------
@@ -69,20 +72,10 @@ def with_homes(atoms: Atoms, terms: Terms, *, may_add: bool = True) -> tuple[Ato
         codes = [code for code in codes if code < n]
     if not supplies:
         return atoms, terms
-    wanted = np.bincount(np.concatenate([supply.small for supply in supplies]), minlength=n)
-    taken = np.zeros(n, dtype=bool)
     own = {supply.promise: code for supply, code in zip(supplies, codes, strict=True) if code < n}
+    taken = np.zeros(n, dtype=bool)
     taken[list(own.values())] = True  # a home is its own home
-    served: list[_Supply] = []
-    for supply in sorted(supplies, key=lambda one: int(atoms.sizes[one.small].sum())):
-        free = supply.small[~taken[supply.small]]
-        free = free[np.lexsort((-atoms.sizes[free], wanted[free]))]
-        there = int(atoms.sizes[own[supply.promise]]) if supply.promise in own else 0
-        needed = excluded - (-int(terms.floors[supply.promise]) // horizon) - there
-        count = int(np.searchsorted(np.cumsum(atoms.sizes[free]), needed)) + 1
-        if count <= len(free):
-            taken[free[:count]] = True
-            served.append(supply._replace(small=free[:count], others=free[count:]))
+    served = _choose(supplies, own, atoms.sizes, taken, terms)
     if not served:
         return atoms, terms
     atoms, homes = atoms.extended([supply.home for supply in served])
@@ -125,6 +118,45 @@ def _supply(atoms: Atoms, terms: Terms, promise: int) -> _Supply | None:
         by_limits.setdefault(tuple(mine[limits[mine]].tolist()), []).append(atom)
     home = max(by_limits, key=lambda one: int(atoms.sizes[by_limits[one]].sum()))
     return _Supply(promise, np.array(by_limits[home], dtype=np.int64), home)
+
+
+def _choose(
+    supplies: list[_Supply], own: dict[int, int], sizes: Counts, taken: NDArray[np.bool_], terms: Terms
+) -> list[_Supply]:
+    """Return the promises that get a home, each with the atoms that it cannot do without, and those it could have too.
+
+    The atoms chosen are marked as taken.
+    """
+    small = [supply.small[~taken[supply.small]] for supply in supplies]
+    needed = terms.max_exclude - (-terms.floors // terms.horizon)
+    lacking = [
+        int(needed[supply.promise]) - (int(sizes[own[supply.promise]]) if supply.promise in own else 0)
+        for supply in supplies
+    ]
+    spare = [int(sizes[atoms].sum()) - lack for atoms, lack in zip(small, lacking, strict=True)]
+    claims: dict[int, set[int]] = {}
+    for place, atoms in enumerate(small):
+        for atom in atoms.tolist():
+            claims.setdefault(atom, set()).add(place)
+    heap, served = [(one, place) for place, one in enumerate(spare)], []
+    heapq.heapify(heap)
+    while heap:
+        known, place = heapq.heappop(heap)
+        if known != spare[place] or known < 0:  # it has less by now, and will come again; or it cannot be served
+            continue
+        free = small[place][~taken[small[place]]]
+        for atom in free.tolist():
+            claims[atom].discard(place)
+        left = np.array([min((spare[other] for other in claims[atom]), default=_MANY) for atom in free.tolist()])
+        free = free[np.lexsort((-sizes[free], -left))]
+        count = int(np.searchsorted(np.cumsum(sizes[free]), lacking[place])) + 1
+        for atom in free[:count].tolist():
+            taken[atom] = True
+            for other in claims[atom]:
+                spare[other] -= int(sizes[atom])
+                heapq.heappush(heap, (spare[other], other))
+        served.append(supplies[place]._replace(small=free[:count], others=free[count:]))
+    return served
 
 
 def _share_out(
