@@ -1,5 +1,7 @@
 """The sentences of the demo follow its numbers."""
 
+from dataclasses import replace
+
 from cli.demo_reports import RECALLS, make
 from fairsync.cli.demo_summary import summarize
 from fairsync.hindsight import Hindsight
@@ -20,6 +22,13 @@ def test_the_sentences_follow_the_numbers() -> None:
     assert "1.0% of the relevance, 2.00 times the least possible; the guard had to force 4 slots." in text
     assert "Calibration saved 25% of the cost." in text
     assert "20.00% without promises, 19.25% with them (−0.75 points), and 15.00% by the method of the paper" in text
+
+    certain = "It was certain in advance"
+    assert certain not in text
+    assert certain in "\n".join(summarize(reports, best, RECALLS, excludes_history=True))
+    for changes in ({"limited_requests": 1}, {"uncertain": (1,)}):
+        limited = {name: replace(report, **changes) for name, report in reports.items()}
+        assert certain not in "\n".join(summarize(limited, best, RECALLS, excludes_history=True))
 
     reports["guaranteed, calibrated"] = make([20, 10, 10], 3.0, 3.0)
     assert "Calibration did not pay here: it cost 50% more" in "\n".join(summarize(reports, best, RECALLS))

@@ -85,7 +85,7 @@ def make_world(seed: int, *, caps: bool) -> tuple[fs.Catalog, list[fs.Promise], 
     """Return promises to rows and columns of small cells, each with the largest floor that is certain, one by one."""
     rng = np.random.default_rng(seed)
     rows, columns, each = rng.integers(1, 4), rng.integers(2, 4), int(rng.integers(1, 4))
-    members = crossed(rows, columns, each)
+    members = crossed(int(rows), int(columns), each)
     members = members[:, rng.random(members.shape[1]) < 0.9]
     members = members[members.any(axis=1)]
     more = int(rng.integers(8, 12))  # items without a promise fill the lists

@@ -105,16 +105,17 @@ def demo(
         traffic = replace(traffic, catalog=demo_catalog(data, traffic))
         progress.update(task, total=1, completed=1)
     catalog, horizon = traffic.catalog, len(traffic.users)
-    exclude = None
+    exclude, most = None, 0
     if not include_history:
         exclude = seen_ids(catalog, traffic.histories)
+        most = max(map(len, exclude))
         traffic = replace(traffic, targets=new_targets(traffic.targets, traffic.histories))
     promises = demo_promises(catalog, traffic.past, k, horizon, floor)
-    resolved = resolve_promises(catalog, promises, k, horizon, batch_size)
-    terms: dict[str, Any] = {"k": k, "horizon": horizon, "batch_size": batch_size}
+    resolved = resolve_promises(catalog, promises, k, horizon, batch_size, max_exclude=most)
+    terms: dict[str, Any] = {"k": k, "horizon": horizon, "batch_size": batch_size, "max_exclude": most}
     categories = int(resolved.terms.floors[0])
     out.mkdir(parents=True, exist_ok=True)  # after all arguments were checked
-    screen.print(_introduction(traffic, k, promises))
+    screen.print(_introduction(traffic, k, promises, most))
     runs = []
     with _progress(as_json) as progress:
         for name in _RUNS:
@@ -149,14 +150,15 @@ def demo(
     screen.print(f"\nWritten: {', '.join(str(file) for file in [*files, path])}", soft_wrap=True, markup=False)
 
 
-def _introduction(traffic: ReplayedTraffic, k: int, promises: Sequence[Promise]) -> str:
+def _introduction(traffic: ReplayedTraffic, k: int, promises: Sequence[Promise], max_exclude: int) -> str:
     catalog = traffic.catalog
     first, last = (np.datetime_as_string(traffic.times[at].astype("datetime64[s]"), unit="D") for at in (0, -1))
     makers = [promise for promise in promises if "manufacturer" in promise.where]
     new, private = promises[-2:]
+    without = f", without up to {max_exclude:,} bought lately" if max_exclude else ""
     return (
         f"{count(len(traffic.users), 'basket')} from {first} to {last}, each a request for {k} of"
-        f" {count(len(catalog), 'item')}. {count(len(promises), 'promise')}:\n"
+        f" {count(len(catalog), 'item')}{without}. {count(len(promises), 'promise')}:\n"
         f"• each of {catalog.n_groups:,} categories: at least {promises[0].at_least:,} exposures\n"
         f"• each of {len(makers):,} large manufacturers: at least {makers[0].at_least:,}\n"
         f"• products that are new: at least {percent(new.at_least or 0)} of all slots\n"

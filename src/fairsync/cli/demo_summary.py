@@ -62,6 +62,11 @@ def summarize(
             if saved > 0
             else f"Calibration did not pay here: it cost {percent(-saved)} more than no calibration."
         )
+    if excludes_history and not calibrated.uncertain and not calibrated.limited_requests:
+        sentences.append(
+            "It was certain in advance that this policy would keep every promise, although each request leaves out"
+            " what the household has bought lately."
+        )
     if broken:
         sentences.append(_accuracy(recalls, plain.k, "new purchases" if excludes_history else "purchases"))
     return sentences
