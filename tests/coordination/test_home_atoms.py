@@ -144,3 +144,24 @@ def test_promises_go_on_after_saving_and_after_changes(tmp_path: Any) -> None:
     assert changed.terms.certain is None
     third = changed.retrieve(users[50:], exclude[50:])
     assert_kept(changed.catalog, [first.ids, third.ids])
+
+
+@pytest.mark.parametrize("index", ["exact", "ivf", "hnsw"])
+def test_homes_come_with_a_change_of_promises(index: str) -> None:
+    catalog, rng = make_catalog(), np.random.default_rng(5)
+    users, exclude = hostile(catalog, rng, T)
+    first = [fs.Promise({"chain": True}, at_most=60)]
+    retriever = fs.FairRetriever(catalog, **settings(promises=first, index=index))
+    front_end = fs.FrontEnd(catalog, fs.Coordinator(catalog, **settings(promises=first)), index=index)
+    assert retriever.terms.home is None
+    shown, lists = (
+        [retriever.retrieve(users[:10], exclude[:10]).ids],
+        front_end.retrieve(users[:10], exclude=exclude[:10]),
+    )
+    retriever.promise(promises=[*first, *make_promises()[:-1]])
+    front_end.coordinator.promise(promises=[*first, *make_promises()[:-1]])
+    assert retriever.terms.home is not None
+    assert retriever.terms.certain is None
+    shown.append(retriever.retrieve(users[10:], exclude[10:]).ids)
+    assert_kept(catalog, shown)
+    assert_kept(catalog, [lists.ids, front_end.retrieve(users[10:], exclude=exclude[10:]).ids])
