@@ -26,8 +26,6 @@ Progress = Callable[[str, int, int], None]
 
 # Scores between these need no other unit: the solver's tolerances suit them.
 _ORDINARY = (2.0**-20, 2.0**20)
-# Beyond this, subsidies could grow out of the range of prices.
-_LARGEST = 1e120
 # Subsidies above this multiple of the largest score leave too few digits for the scores.
 _FAR = 2.0**20
 
@@ -137,11 +135,6 @@ class PricedLists:
         The tolerances of the solver are absolute. The unit is a power of two, so that scaling rounds nothing.
         """
         largest = self.largest
-        if largest > _LARGEST:
-            raise InvalidInputError(
-                f"relevance is up to {largest:.3g}, too large to be priced: scale the embeddings or the users down, so"
-                f" that it is below {_LARGEST:g}."
-            )
         exponent = 0 if largest == 0 or _ORDINARY[0] <= largest <= _ORDINARY[1] else int(np.frexp(largest)[1])
         lists = self
         if exponent:
