@@ -26,7 +26,7 @@ CATALOG = Catalog(np.eye(5), list(range(5)))
         (np.array([["a"] * 5]), "float32"),
         ([[1.0, 2.0], [3.0]], "users"),
         (np.ones((2, 5), dtype=complex), "float32"),
-        (np.full((2, 5), 3e307), "scale them"),
+        (np.full((2, 5), 1e39), r"request 0 \(and 1 others\) has a value of 1e\+39: scale users below 1e\+38"),
     ],
 )
 def test_bad_users_are_refused(users: Any, message: str) -> None:

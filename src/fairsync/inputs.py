@@ -56,11 +56,12 @@ def check_users(users: npt.ArrayLike, catalog: Catalog, what: str = "users") -> 
     largest = float(np.abs(array).max(initial=0.0))
     if largest <= LARGEST_VALUE:  # false for NaN, too
         return to_unit_length(array) if catalog.normalized else array
-    bad = np.flatnonzero(~np.isfinite(array).all(axis=(1, 2)))
-    if len(bad):
-        more = f" (and {len(bad) - 1} others)" if len(bad) > 1 else ""
-        raise InvalidInputError(f"the vector of request {bad[0]}{more} has a NaN or an infinite value.")
-    raise InvalidInputError(f"{what} hold a value of {largest:g}; scale them below {LARGEST_VALUE:g}.")
+    is_finite = np.isfinite(array).all(axis=(1, 2))
+    bad = np.flatnonzero((np.abs(array) > LARGEST_VALUE).any(axis=(1, 2)) if is_finite.all() else ~is_finite)
+    which = f"the vector of request {bad[0]}{f' (and {len(bad) - 1} others)' if len(bad) > 1 else ''}"
+    if not is_finite.all():
+        raise InvalidInputError(f"{which} has a NaN or an infinite value.")
+    raise InvalidInputError(f"{which} has a value of {largest:g}: scale {what} below {LARGEST_VALUE:g}.")
 
 
 def check_seconds(value: object, what: str, *, above: float = -1e-300) -> float:

@@ -25,14 +25,14 @@ from fairsync.explain.explained_batch import explain_requests
 from fairsync.hindsight import Hindsight
 from fairsync.inputs import check_catalog, check_seconds, check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger, open_existing, open_ledger
-from fairsync.ledger.labels import check_labels, save_labels
+from fairsync.ledger.labels import check_labels, load_labels, save_labels
 from fairsync.ledger.urls import MEMORY
 from fairsync.loop.batch import Batch, ServedBatch, uncounted_batch
 from fairsync.loop.calibration import calibrate
 from fairsync.loop.certificate_opening import terms_in_force
 from fairsync.loop.commitment import Commitment
 from fairsync.loop.loop_state import LoopState
-from fairsync.loop.saved_prices import PriceSaver, SavedPrices, continued_promises
+from fairsync.loop.saved_prices import PriceSaver, SavedPrices, continued_groups, continued_promises
 from fairsync.loop.serving import serve
 from fairsync.loop.spending import check_budget
 from fairsync.policies import Policy, Terms, make_policy
@@ -153,7 +153,7 @@ class FairRetriever(NoCopies, Closable):
         budget: float | None = None,
     ) -> None:
         check_catalog(catalog)
-        self._cold, self.count_cold = ColdStart(catalog, cold), count_cold
+        self.count_cold = count_cold
         self.policy = make_policy(policy)
         if if_infeasible not in ("refuse", "give way"):
             raise InvalidInputError(f"if_infeasible must be 'refuse' or 'give way', got {if_infeasible!r}.")
@@ -164,6 +164,9 @@ class FairRetriever(NoCopies, Closable):
         self._given, self._owns_ledger = (policy, index), isinstance(ledger, str)
         opened = open_existing(ledger) if isinstance(ledger, str) else ledger
         try:
+            if opened is not None and promises is None:
+                catalog, floors = continued_groups(catalog, floors, opened)
+            self._cold = ColdStart(catalog, cold)
             before = None if opened is None else continued_promises(promises, opened, self.policy)
             self._commitment = Commitment.of(
                 catalog, k, floors, promises, horizon, batch_size, max_exclude, gives_way=gives_way, before=before
@@ -177,11 +180,17 @@ class FairRetriever(NoCopies, Closable):
             check_labels(opened, self._commitment.labels)
             # Promises that were accepted before go on, also if an outage has put some of them out of reach.
             anyway = gives_way or isinstance(promises, ResolvedPromises) or self._saver.were_in_force(self.terms)
-            totals = opened.totals()
+            totals, n_counted = opened.totals(), len(self._commitment.labels)
+            # Without labels it is not known whose counts these are.
+            is_grown = len(totals.exposures) < n_counted and load_labels(opened) is not None
+            if is_grown:
+                totals = totals.grown(n_counted)
             spending, names = self._saver.spending(self.terms, totals, self.budget), self._commitment.names
             loop = LoopState.open(self.terms, self.policy, totals, spending, allow_infeasible=anyway, names=names)
             self._state = self._saver.load(self.terms, loop)
             save_labels(opened, self._commitment.labels)
+            if is_grown:
+                opened.grow(n_counted)
         except BaseException:
             if opened is not None and self._owns_ledger:
                 opened.close()

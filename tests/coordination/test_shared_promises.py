@@ -78,6 +78,50 @@ def test_promises_over_a_horizon_hold_with_several_replicas(start: Start, seed: 
         assert (cap := promise.cap(T * K)) is None or count <= cap
 
 
+@pytest.mark.parametrize("requests", [1, 8])
+def test_a_front_end_that_is_alone_pays_no_more_for_caps_than_with_a_local_coordinator(
+    start: Start, requests: int
+) -> None:
+    """Lists differ in what they need of a cap: a part for each lease would be a limit per list."""
+    rng, horizon = np.random.default_rng(0), 240
+    vectors = rng.normal(size=(300, 8)) + np.repeat([[0.8], [0.0], [0.0]], 100, axis=0)
+    catalog = fs.Catalog(vectors, {"kind": ["big"] * 100 + ["toys"] * 100 + ["books"] * 100})
+    users = rng.normal(size=(horizon, 8)) + rng.normal(size=(horizon, 1))
+    promises = [fs.Promise({"kind": "big"}, at_most=0.3), fs.Promise({"kind": "books"}, at_least=0.3)]
+    settings: dict[str, Any] = {"k": K, "horizon": horizon, "promises": promises}
+    relevance = []
+    for coordinator in (fs.Coordinator(catalog, **settings), start(catalog, **settings)):
+        front = fs.FrontEnd(catalog, coordinator)
+        for first in range(0, horizon, requests):
+            front.retrieve(users[first : first + requests])
+        report = coordinator.report()
+        assert report.esp == 1.0
+        relevance.append(report.relevance)
+    assert relevance[1] == pytest.approx(relevance[0], rel=2e-3)
+
+
+def test_a_front_end_that_is_alone_no_longer_shares_its_caps(start: Start) -> None:
+    """Turns of several leases each: caps are given to one lease, then shared out, and so on."""
+    rng, horizon = np.random.default_rng(1), 160
+    catalog = fs.Catalog(rng.normal(size=(90, 4)), {"kind": [f"k{row % 3}" for row in range(90)]})
+    promises = [fs.Promise({"kind": "k0"}, at_most=150), fs.Promise({"kind": "k1"}, at_least=900)]
+    coordinators = [start(catalog, k=K, horizon=horizon, promises=promises) for _ in range(2)]
+    replicas, served = Replicas(coordinators, catalog, rng), 0
+    while served < horizon:
+        turn = int(rng.integers(2))
+        for _ in range(int(rng.integers(1, 9))):
+            n = min(int(rng.integers(1, 4)), horizon - served)
+            if n:
+                replicas.shown.append(replicas.fronts[turn].retrieve(rng.normal(size=(n, 4))).ids)
+            if rng.random() < 0.7:
+                replicas.settle_all()
+            served += n
+    replicas.settle_all()
+    assert replicas.count({"kind": "k0"}) <= 150
+    assert replicas.count({"kind": "k1"}) >= 900
+    assert coordinators[0].report().requests == horizon
+
+
 def scaled(promise: fs.Promise, by: float) -> fs.Promise:
     low, high = (None if one is None else int(one * by) for one in (promise.at_least, promise.at_most))
     return fs.Promise(promise.where, low, high, name=promise.name)

@@ -15,12 +15,13 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from effort import effort
 from fairsync.catalog import Catalog
 from fairsync.eligibility.eligible_items import make_eligibility
-from fairsync.errors import InfeasibleFloorsError, InvalidInputError
+from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError
 from fairsync.hindsight import Effort, Hindsight, dual, hindsight
 from fairsync.hindsight.hindsight import solve_promises
 from fairsync.hindsight.priced_lists import ListSizes
 from fairsync.inputs import check_users
 from fairsync.promises import Promise
+from fairsync.promises.resolve import resolve_promises
 from fairsync.retriever import FairRetriever
 
 if TYPE_CHECKING:
@@ -55,6 +56,20 @@ class Case:
         lengths: NDArray[np.int64] = np.minimum(self.may.sum(axis=1), self.k)
         return lengths
 
+    @property
+    def unlimited(self) -> NDArray[np.bool_]:
+        """(T,) the requests of which too few eligible items keep the limits per list to fill their lists."""
+        limits = [
+            (self.members(one), one.at_most_per_list) for one in self.promises if one.at_most_per_list is not None
+        ]
+        found = []
+        for may, length in zip(self.may, self.lengths.tolist(), strict=True):
+            taken = np.zeros(len(may))  # limits form a tree, so that any order finds the longest list
+            for item in np.flatnonzero(may).tolist():
+                taken[item] = all(members @ taken < most for members, most in limits if members[item])
+            found.append(taken.sum() < length)
+        return np.array(found)
+
     def optimum(self, whole: bool) -> float | None:
         """Ask HiGHS; None if there is no plan."""
         requests, items = self.may.shape
@@ -69,7 +84,7 @@ class Case:
             if promise.at_most_per_list is not None:
                 rows.append(sparse.kron(sparse.eye_array(requests), members[None]))
                 low.append(np.zeros(requests, dtype=np.int64))
-                high.append(np.full(requests, promise.at_most_per_list))
+                high.append(np.where(self.unlimited, self.k, promise.at_most_per_list))
         solved = milp(
             -self.scores.ravel(),
             integrality=np.full(self.may.size, int(whole)),
@@ -103,7 +118,7 @@ class Case:
             if promise.at_most_per_list is not None:
                 limited = True
                 held = np.where(best.rows >= 0, members[best.rows], 0).sum(axis=1)
-                assert (held <= promise.at_most_per_list).all()
+                assert (held <= promise.at_most_per_list)[~self.unlimited].all()
             priced -= price * members
             rest += price * (floor if price < 0 else slots if cap is None else cap)
             assert price <= 0 or cap is not None
@@ -217,6 +232,58 @@ def test_the_bound_is_that_of_the_linear_program_and_the_plan_is_below_the_integ
     assert best.relevance == pytest.approx(relaxed, abs=tolerance)
     assert best.feasible_relevance <= whole + tolerance
     assert best.relevance >= whole - tolerance
+
+
+def make_scarce(seed: int) -> Case:
+    """Few items, so that the eligible ones of some requests do not fill a list within the limits, which are nested."""
+    rng = np.random.default_rng(seed)
+    n, k, requests = int(rng.integers(4, 16)), int(rng.integers(1, 5)), int(rng.integers(1, 7))
+    labels = [f"b{code}" for code in rng.integers(rng.integers(1, 5), size=n)]
+    attributes: dict[str, Any] = {
+        "b": labels,
+        "a": [f"a{code}" for code in rng.integers(3, size=n)],
+        "new": rng.random(n) < 0.4,
+    }
+    may = rng.random((requests, n)) >= rng.choice([0.2, 0.4, 0.6, 0.8])
+    case = Case(Catalog(rng.normal(size=(n, 3)), attributes), rng.normal(size=(requests, 3)), k, [], may)
+    plan = np.zeros((requests, n))
+    for row, allowed, length in zip(plan, may, case.lengths.tolist(), strict=True):
+        row[rng.choice(np.flatnonzero(allowed), length, replace=False)] = 1
+    wheres: list[dict[str, Any]] = [{"b": label} for label in sorted(set(labels))]
+    nested = [{**where, "new": True} for where in wheres]
+    for where in [*wheres, *nested, {"a": attributes["a"][0]}, {"new": bool(attributes["new"][0])}]:
+        members = case.members(Promise(where, at_least=0))
+        if not members.any() or rng.random() < 0.4:
+            continue
+        bounds: dict[str, Any] = {"at_most_per_list": int(rng.integers(1, 4))} if "b" in where else {}
+        count = int((plan @ members).sum())
+        if rng.random() < 0.5:
+            bounds["at_least"] = int(rng.choice([0.5, 0.9, 1.0]) * count)
+        if rng.random() < 0.2:
+            bounds["at_most"] = count
+        if bounds:
+            case.promises.append(Promise(where, **bounds))
+    case.promises = case.promises or [Promise({}, at_least=0)]
+    return case
+
+
+@effort(150, seconds_each=0.1)
+@given(seed=st.integers(0, 2**32 - 1), how=st.sampled_from(EFFORTS))
+def test_lists_are_as_long_as_those_of_a_retriever_where_few_items_are_eligible(seed: int, how: Effort) -> None:
+    case = make_scarce(seed)
+    try:
+        resolve_promises(case.catalog, case.promises, case.k, horizon=len(case.users), batch_size=1)
+    except FairSyncError:  # impossible also if no request excluded anything
+        return
+    whole, relaxed = case.optimum(whole=True), case.optimum(whole=False)
+    if whole is None or relaxed is None:
+        with pytest.raises((InfeasibleFloorsError, InvalidInputError)):
+            solve(case, how)
+        return
+    best = solve(case, how)
+    case.check(best)
+    assert best.relevance == pytest.approx(relaxed, abs=10 * case.tolerance)
+    assert best.feasible_relevance <= whole + 10 * case.tolerance
 
 
 @pytest.mark.parametrize("how", EFFORTS)

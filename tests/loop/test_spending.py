@@ -212,6 +212,29 @@ def test_the_budget_is_exceeded_by_the_cost_of_a_batch_for_each_priority_at_most
     assert 1 <= changes <= 2 * (2 + np.log2(HORIZON))
 
 
+def test_what_limits_per_list_cost_is_no_reason_for_floors_to_give_way() -> None:
+    """Without any floor, the limit costs several times the budget; the floor adds less than the budget allows."""
+    limit, floor = fs.Promise({"kind": "a"}, at_most_per_list=1), fs.Promise({"new": True}, at_least=0.2)
+    market = Market()
+    (alone, _), (free, lists) = market.run([limit]), market.run([limit, floor])
+    retriever, found = market.run([limit, floor], budget=0.01)
+    report = retriever.report()
+    assert share(alone.report()) > 0.02
+    assert share(free.report()) - share(alone.report()) < 0.01
+    assert (lists == found).all()
+    assert not report.gave_way
+    assert report.costs is not None
+    assert report.cost is not None
+    assert report.costs["kind=a"] == pytest.approx(alone.report().cost)
+    assert sum(report.costs.values()) == pytest.approx(report.cost)
+
+
+def test_floors_give_way_to_the_budget_beside_a_limit_per_list() -> None:
+    limit, floor = fs.Promise({"kind": "a"}, at_most_per_list=1), fs.Promise({"kind": "rare"}, at_least=0.1)
+    retriever, _ = Market().run([limit, floor], budget=0.01)
+    assert retriever.report().gave_way["kind=rare"].reason == "budget"
+
+
 def test_floors_of_groups_have_a_budget_too() -> None:
     market = Market()
     retriever = fs.FairRetriever(market.catalog, k=K, horizon=HORIZON, floors={"rare": 384}, budget=0.001)

@@ -24,8 +24,9 @@ from fairsync.catalog.selection import Selection
 from fairsync.errors import InvalidInputError
 from fairsync.text import count
 
-# Above this a float64 inner product of two such vectors could overflow.
-LARGEST_VALUE = 1e150
+# Engines and indexes hold vectors as float32, which ends at 3.4e38. Up to this, sums of relevance stay far below the
+# end of float64, too: a trillion inner products of two such vectors come to less than 1e100.
+LARGEST_VALUE = 1e38
 # Checks go through the embeddings in blocks, so that they never need a second copy of them.
 _BLOCK_VALUES = 1 << 20
 
@@ -487,7 +488,7 @@ def check_values(array: npt.NDArray[np.floating[Any]]) -> None:
             value = array[start + row, column]
             raise InvalidInputError(
                 f"embeddings hold {value} in row {start + row}, column {column}: "
-                + ("remove or repair that item." if not np.isfinite(value) else "scale them down.")
+                + ("remove or repair that item." if not np.isfinite(value) else f"scale them below {limit:g}.")
             )
 
 

@@ -109,6 +109,8 @@ class SharedCertificate:
         progress: Progress,
         open_: Mapping[int, int],
         affordable: Terms,
+        *,
+        takes_all: bool = False,
     ) -> Batch | None:
         """Return a batch with its part of certificate and caps; None if it has to wait.
 
@@ -122,12 +124,14 @@ class SharedCertificate:
             The counts of the horizon, and the requests of each open lease.
         affordable
             The promise without floors that give way.
+        takes_all
+            Whether the lease gets all that caps have left, and no budget is made for leases beside it.
         """
         terms = batch.terms
         if not batch.requests:
             return None
         granted = progress.totals.requests + sum(open_.values())
-        if granted + batch.requests <= self.budget.most and self.forecast_allows(batch):
+        if granted + batch.requests <= self.budget.most and self.forecast_allows(batch) and not takes_all:
             return self.under_budget(batch)
         allowances = {one: self.budget.reserved(one, n, terms) for one, n in open_.items()}
         room = progress.room(terms, sum(allowances.values(), np.zeros_like(terms.floors)))
@@ -136,7 +140,7 @@ class SharedCertificate:
             return None
         shared = share_out(new_number(), terms, plan, room, granted, allowances, (number, batch.requests))
         beside_others = self.forecast_allows(batch) and not fills_every_slot(terms, batch.missing)
-        if shared is not None and beside_others:
+        if shared is not None and beside_others and not takes_all:
             self._write(transaction, shared[0])
             return replace(batch, certificate=np.zeros_like(plan), room=shared[1])
         if open_:

@@ -45,6 +45,7 @@ def _grant_at_once(view: SharedView, number: int, n: int, seconds: float) -> Bat
         not batch.requests
         or rows.granted + batch.requests > most
         or not rows.can_grant_at_once
+        or _gets_everything(view)
         or not view.certificate.forecast_allows(batch)
     ):
         return None
@@ -71,10 +72,21 @@ def _grant(transaction: Transaction, view: SharedView, number: int, n: int, seco
         lease = None if granted is None else granted[1].batch
     else:
         affordable = view.prices.spending.affordable(view.terms)
-        lease = view.certificate.grant(transaction, number, batch, rows.progress, leases.open, affordable)
+        lease = view.certificate.grant(
+            transaction, number, batch, rows.progress, leases.open, affordable, takes_all=_gets_everything(view)
+        )
     if lease is not None:
         rows.grant(transaction, number, batch.requests, seconds, view.key)
     return lease
+
+
+def _gets_everything(view: SharedView) -> bool:
+    """Return whether the next lease gets the whole certificate and all that caps have left.
+
+    As long as nobody else leases requests, caps need not be shared out: a part for each lease would be a limit per
+    list, and lists differ in what they need.
+    """
+    return view.terms.caps is not None and view.rows.is_alone
 
 
 def _most_granted(view: SharedView) -> int:

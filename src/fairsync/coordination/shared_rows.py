@@ -86,11 +86,19 @@ class SharedRows:
         self._free: list[int] = []  # rows in which leases can be written
         self._own: dict[int, tuple[int, int]] = {}  # row and requests of this coordinator's leases, by number
         self._slot = 0  # the row of the latest lease; 0 if it is a new one, whose number is not known yet
+        # The requests of the horizon that were leased when this coordinator got its latest lease, that one included,
+        # and whether nobody had leased any since the one before it.
+        self._granted, self._in_a_row = -1, False
 
     @property
     def own_requests(self) -> int:
         """Requests of the open leases of this coordinator."""
         return sum(requests for _, requests in self._own.values())
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody else leases requests, as far as is known, and no lease is open."""
+        return self._in_a_row and self.granted == self._granted == self.progress.totals.requests
 
     @property
     def can_grant_at_once(self) -> bool:
@@ -161,14 +169,17 @@ class SharedRows:
             return None
         self.take(rows, n_groups)
         self._free = [one for one in self._free if one != slot]  # the rows are those before the grant
+        before = int(granted) - requests
+        self._note(before, requests)
         self.granted = max(granted, self.granted)
-        return int(granted) - requests
+        return before
 
     def grant(self, transaction: Transaction, number: int, requests: int, seconds: float, key: int) -> None:
         """Write a lease in an exclusive transaction, in which `granted` counts all other leases."""
         if self._n_entries >= _MAX_ENTRIES:
             self.ledger.add_entries(transaction)
         self._slot = self._free.pop() if self._free else 0
+        self._note(self.granted, requests)
         self.granted += requests
         transaction.execute(SET_GRANTS, horizon=self.horizon, terms=key, requests=self.granted)
         transaction.execute_last(
@@ -179,6 +190,11 @@ class SharedRows:
             seconds=seconds,
             replica=self._replica,
         )
+
+    def _note(self, before: int, requests: int) -> None:
+        """Note a lease of this coordinator, before which so many requests of the horizon were leased."""
+        self._in_a_row = before == self._granted == self.progress.totals.requests
+        self._granted = before + requests
 
     def set_grants(self, transaction: Transaction, latest: Latest, leased: int, key: int) -> None:
         """Write how many requests of a horizon were leased so far."""

@@ -71,12 +71,12 @@ class BoundRows:
         """Return some of the rows."""
         return BoundRows(self.by_atom[:, rows], self.promise_of[rows], self.signs[rows])
 
-    def with_empty(self) -> BoundRows:
-        """Return the rows with one more atom, that of empty places, which no row counts."""
+    def with_empty(self, *, twice: bool = False) -> BoundRows:
+        """Return the rows with one more atom, that of empty places, which no row counts; then all others again."""
         from scipy import sparse
 
         nothing = sparse.csr_array((1, self.by_atom.shape[1]))
-        joined = sparse.csr_array(sparse.vstack([self.by_atom, nothing]))
+        joined = sparse.csr_array(sparse.vstack([self.by_atom, nothing, *([self.by_atom] if twice else [])]))
         return BoundRows(joined, self.promise_of, self.signs)
 
     @property

@@ -21,6 +21,7 @@ from fairsync.hindsight.priced_lists import PricedLists
 from fairsync.hindsight.promised_plan import plan_promises
 from fairsync.inputs import check_k, check_users
 from fairsync.promises.floors import check_feasible, resolve_floors
+from fairsync.promises.promise import EVERY_SLOT
 from fairsync.promises.resolve import resolve_promises
 from fairsync.search import make_index
 from fairsync.search.filtering import search_eligible
@@ -209,6 +210,9 @@ def solve_promises(
 ) -> Hindsight:
     """Find the best plan that keeps promises; see :func:`solve`, which does it for floors of one attribute."""
     resolved = resolve_promises(catalog, promises, k, horizon=len(users), batch_size=1)
+    if eligible is not None and EVERY_SLOT in resolved.names:  # lists that have fewer items are as long as they can be
+        floors = np.where(np.array(resolved.names) == EVERY_SLOT, 0, resolved.terms.floors)
+        resolved = replace(resolved, terms=replace(resolved.terms, floors=floors))
     by_atom = resolved.atoms.catalog(catalog)
     made = make_index(index, by_atom)
     search: Search = made.search if eligible is None else partial(search_eligible, made)

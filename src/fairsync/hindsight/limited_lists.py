@@ -67,6 +67,11 @@ class ListLimits:
         of_atom[at, place] = codes
         return cls(of_atom, np.append(list_limits[limited], k))
 
+    def with_unlimited(self, n_atoms: int) -> ListLimits:
+        """Return the limits with further atoms that have none."""
+        none = np.full((n_atoms, self.of_atom.shape[1]), len(self.limits) - 1, dtype=np.int64)
+        return ListLimits(np.concatenate([self.of_atom, none]), self.limits)
+
     def best(self, priced: Floats, groups: NDArray[np.integer], k: int) -> tuple[NDArray[np.bool_], Floats]:
         """Return the best list of each request, and what swapping each item in or out would cost.
 

@@ -26,8 +26,6 @@ Progress = Callable[[str, int, int], None]
 
 # Scores between these need no other unit: the solver's tolerances suit them.
 _ORDINARY = (2.0**-20, 2.0**20)
-# Beyond this, subsidies could grow out of the range of prices.
-_LARGEST = 1e120
 # Subsidies above this multiple of the largest score leave too few digits for the scores.
 _FAR = 2.0**20
 
@@ -74,7 +72,9 @@ class PricedLists:
         Floors and caps of promises that overlap. Then groups are atoms, and floors and subsidies are those of the rows.
         The relevance of an empty place is -inf.
     limits
-        Limits per list, only with rows.
+        Limits per list, only with rows. If fewer of the items that a request may get keep them than fit into its list,
+        they do not hold for it, as for a :class:`fairsync.FairRetriever`: no list is short for the sake of a promise.
+        Its items then belong to a second set of atoms, which have the same bounds and no limits.
     """
 
     def __init__(
@@ -95,7 +95,12 @@ class PricedLists:
         self.n_items, self.n_groups = len(group_of), len(floors) if rows is None else rows.n_atoms
         if eligible is not None:  # row -1 is an empty place
             group_of = np.append(group_of, self.n_groups)
-            floors, rows = (np.append(floors, 0.0), None) if rows is None else (floors, rows.with_empty())
+            if rows is None:
+                floors = np.append(floors, 0.0)
+            else:
+                rows = rows.with_empty(twice=limits is not None)
+            if limits is not None:
+                limits = limits.with_unlimited(self.n_groups)
         self.bounds, self.limits = rows, limits
         self.group_of, self.search, self.progress, self.sizes = group_of, search, progress, sizes
         self.users, self.k, self.floors = users, k, floors
@@ -137,11 +142,6 @@ class PricedLists:
         The tolerances of the solver are absolute. The unit is a power of two, so that scaling rounds nothing.
         """
         largest = self.largest
-        if largest > _LARGEST:
-            raise InvalidInputError(
-                f"relevance is up to {largest:.3g}, too large to be priced: scale the embeddings or the users down, so"
-                f" that it is below {_LARGEST:g}."
-            )
         exponent = 0 if largest == 0 or _ORDINARY[0] <= largest <= _ORDINARY[1] else int(np.frexp(largest)[1])
         lists = self
         if exponent:
@@ -179,7 +179,10 @@ class PricedLists:
             chunk = which[start : start + self.sizes.chunk]
             hits, complete = self._search(chunk, subsidies, width)
             self.rows[chunk], self.scores[chunk] = hits.rows, hits.relevance
-            self.groups[chunk] = groups = self.group_of[hits.rows]
+            groups = self.group_of[hits.rows]
+            if self.limits is not None:
+                groups = self._unlimited(groups, hits, complete)
+            self.groups[chunk] = groups
             self._worst[chunk] = np.where(complete, -np.inf, (hits.relevance + subsidies[groups]).min(axis=1))
             self._under[chunk] = len(self._history) - 1
             self.progress("searching", start + chunk.size, which.size)
@@ -203,6 +206,17 @@ class PricedLists:
         below = there.min(axis=1) - np.maximum(np.abs(there).max(axis=1), np.finfo(np.float64).tiny)
         self.filler[chunk] = np.maximum(self.k - counts, 0) * below
         return replace(hits, relevance=np.where(empty, below[:, None], there)), counts <= width
+
+    def _unlimited(
+        self, groups: npt.NDArray[np.integer[Any]], hits: Hits, complete: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.integer[Any]]:
+        """Return the groups of places, those without limits where too few of all eligible items keep the limits."""
+        assert self.limits is not None
+        some, there = np.flatnonzero(complete), hits.rows >= 0
+        within, _ = self.limits.best(np.where(there[some], 0.0, -np.inf), groups[some], self.k)
+        short = some[within.sum(axis=1) < np.minimum(there[some].sum(axis=1), self.k)]
+        groups[short] = np.where(there[short], groups[short] + self.n_groups + 1, groups[short])
+        return groups
 
     def refresh(self, subsidies: Floats) -> int:
         """Search again where an item left out might now be among the best; return for how many requests."""

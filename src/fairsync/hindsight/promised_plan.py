@@ -13,6 +13,7 @@ from fairsync.hindsight.bound_rows import BoundRows
 from fairsync.hindsight.dealt_plan import deal
 from fairsync.hindsight.limited_lists import ListLimits
 from fairsync.hindsight.priced_lists import PricedLists
+from fairsync.promises.list_limits import longest_list, tree_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -118,11 +119,13 @@ def _conflict(resolved: ResolvedPromises, bounds: BoundRows, found: Found) -> In
 def _check_eligible(resolved: ResolvedPromises, by_atom: Catalog, eligible: Eligibility) -> None:
     """Raise :class:`InfeasibleFloorsError` for a floor above what the eligible items of all requests can deliver."""
     terms, membership = resolved.terms, resolved.atoms.membership
-    limits = terms.k if terms.list_limits is None else terms.list_limits
-    most = np.zeros(membership.n_promises, dtype=np.int64)
+    most, limits, tree = np.zeros(membership.n_promises, dtype=np.int64), terms.list_limits, list[tuple[int, int]]()
+    if limits is not None:
+        tree = tree_of(membership, np.flatnonzero(limits < terms.k), by_atom.group_sizes, resolved.names)
     for request in range(len(eligible)):
         sizes = eligible.group_sizes(request, by_atom.group_of, by_atom.group_sizes)
-        most += np.minimum(membership.exposures(sizes), limits)
+        is_limited = limits is not None and longest_list(membership, sizes, limits, tree) >= min(terms.k, sizes.sum())
+        most += np.minimum(membership.exposures(sizes), limits if is_limited and limits is not None else terms.k)
     for code in np.flatnonzero(terms.floors > most)[:1].tolist():
         reason = f"requests can show eligible items of it {int(most[code])} times at most"
         raise InfeasibleFloorsError(resolved.names[code], int(terms.floors[code]), reason, int(most[code]))

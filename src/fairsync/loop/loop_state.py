@@ -139,7 +139,7 @@ class LoopState:
             return self
         progress, certificate = self.progress.restart() if over else self.progress, self.certificate
         totals, before = progress.totals, self.spending
-        spending = before.restarted() if over else before.checked(terms, totals, self._unit_costs)
+        spending = before.restarted() if over else before.checked(terms, totals, self._unit_costs, self._cost_of_limits)
         affordable = spending.affordable(terms)
         if certificate is not None and spending.cut != before.cut:
             certificate = replace(certificate, is_stale=True)
@@ -263,8 +263,14 @@ class LoopState:
         exposures = self.progress.totals.exposures
         if costs is None:
             return subsidies
-        given_up = costs.given_up
+        given_up = costs.of_floors
         return np.where((exposures > 0) & np.isfinite(given_up), given_up / np.maximum(exposures, 1), subsidies)
+
+    @property
+    def _cost_of_limits(self) -> float:
+        """The relevance given up in the horizon for limits per list alone, as far as it is known."""
+        for_limits = None if self.price_state.costs is None else self.price_state.costs.for_limits
+        return 0.0 if for_limits is None else float(for_limits.sum())
 
     def _price_batch(self, terms: Terms, policy: Policy) -> int:
         """Return the requests from one policy step to the next: the batch size, unless the policy wants fewer."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog.atoms import Membership
+    from fairsync.loop.limited_lists import LimitedLists
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class PromiseCosts:
         floor: exposures beyond it have none. A charge for a cap counts as a negative subsidy.
     given_up : numpy.ndarray
         (P,) the relevance given up for the exposures of the group, an upper bound; nan if it was not measured.
+    for_limits : numpy.ndarray or None
+        (P,) the part of it that was given up for limits per list, which no floor could bring down; None for nothing.
 
     Examples
     --------
@@ -45,6 +48,7 @@ class PromiseCosts:
 
     subsidies: NDArray[np.float64]
     given_up: NDArray[np.float64]
+    for_limits: NDArray[np.float64] | None = None
 
     @classmethod
     def zero(cls, n_groups: int) -> PromiseCosts:
@@ -53,11 +57,19 @@ class PromiseCosts:
 
     def plus(self, other: PromiseCosts) -> PromiseCosts:
         """Return the sum of these costs and those of further requests."""
-        return PromiseCosts(self.subsidies + other.subsidies, self.given_up + other.given_up)
+        one, more = self.for_limits, other.for_limits
+        for_limits = one if more is None else more if one is None else one + more
+        return PromiseCosts(self.subsidies + other.subsidies, self.given_up + other.given_up, for_limits)
 
     def grown(self, n_groups: int) -> PromiseCosts:
         """Return the same costs with zeros for groups that were added later."""
-        return PromiseCosts(grow(self.subsidies, n_groups), grow(self.given_up, n_groups))
+        for_limits = None if self.for_limits is None else grow(self.for_limits, n_groups)
+        return PromiseCosts(grow(self.subsidies, n_groups), grow(self.given_up, n_groups), for_limits)
+
+    @property
+    def of_floors(self) -> NDArray[np.float64]:
+        """(P,) the relevance given up for the exposures of each group, less what limits per list have cost."""
+        return self.given_up if self.for_limits is None else self.given_up - self.for_limits
 
 
 def given_up_by_group(
@@ -106,14 +118,15 @@ def given_up_by_promise(
     atoms: NDArray[np.integer],
     prices: NDArray[np.float64],
     membership: Membership,
-    list_limits: NDArray[np.int64] | None = None,
-) -> NDArray[np.float64]:
-    """Return (P,) the relevance given up for each promise, where promises overlap.
+    limited: LimitedLists | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """Return (P,) the relevance given up for each promise, where promises overlap, and the part for limits per list.
 
-    What came in by subsidies is charged to the promises that paid them, in proportion. What came in without any took
-    the place of items whose promises are at their limit in this list: these share it equally. If there are none, it
-    took the place of items whose promises are near their caps: these share it in proportion to their prices. Where
-    there is neither, the guard forced the exposures, and the promises of the item share the cost equally.
+    What the limits per list alone would have cost is shared equally by the promises that are at their limit in this
+    list. The rest is the cost of the candidates that are not in the best list that the limits allow: what came in by
+    subsidies is charged to the promises that paid them, in proportion. What came in without any took the place of items
+    whose promises are near their caps: these share it in proportion to their prices. Where there are none, the guard
+    forced the exposures, and the promises of the item share the cost equally.
 
     Parameters
     ----------
@@ -125,8 +138,8 @@ def given_up_by_promise(
         (P,) prices of the promises.
     membership
         The promises of each atom.
-    list_limits
-        (P,) the most items of each promise in a list, k for no limit; None if there are no such limits.
+    limited
+        What the limits per list alone would have made of the lists; None if there are no such limits.
 
     Examples
     --------
@@ -135,48 +148,40 @@ def given_up_by_promise(
     >>> from fairsync.catalog.atoms import Membership
     >>> both, prices = Membership.of([(), (0, 1)], 2), np.array([-0.2, -0.1])
     >>> best, relevance, atoms = np.array([[0.9, 0.8]]), np.array([[0.9, 0.5]]), np.array([[0, 1]])
-    >>> given_up_by_promise(best, relevance, atoms, prices, both).round(3).tolist()
+    >>> given_up_by_promise(best, relevance, atoms, prices, both)[0].round(3).tolist()
     [0.2, 0.1]
     """
-    came, cost = _given_up(best, relevance)
+    for_limits = None
+    if limited is None:
+        came, cost = _given_up(best, relevance)
+    else:
+        came, cost, for_limits = _beside_limits(limited, best, relevance)
     at, promises = membership.expand(atoms.ravel()[came])
     paid = np.maximum(-prices, 0.0)[promises]
     total = np.bincount(at, paid, len(came))
-    by_limit = np.zeros(len(prices))
-    if list_limits is not None and len(came):
-        by_limit, cost = _of_limits(came, np.where(total == 0, cost, 0.0), atoms, membership, list_limits, cost)
     charges = np.where(np.isfinite(prices), np.maximum(prices, 0.0), 0.0)
     no_charges = not charges.any()
     members = np.bincount(at, minlength=len(came))
     equal = (total == 0) & no_charges
     weight = np.where(equal[at], 1.0 / np.maximum(members, 1)[at], paid / np.where(total > 0, total, 1.0)[at])
     split = np.bincount(promises, weight * cost[at], len(prices)).astype(np.float64)
-    if no_charges:
-        return split + by_limit
-    rest: NDArray[np.float64] = charges / charges.sum() * float(cost[total == 0].sum())
-    return split + rest + by_limit
+    if not no_charges:
+        split += charges / charges.sum() * float(cost[total == 0].sum())
+    return split if for_limits is None else split + for_limits, for_limits
 
 
-def _of_limits(
-    came: NDArray[np.intp],
-    unpaid: NDArray[np.float64],
-    atoms: NDArray[np.integer],
-    membership: Membership,
-    list_limits: NDArray[np.int64],
-    cost: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return (P,) what limits per list have cost, and the costs of exposures without it.
-
-    In each list the promises that are at their limit share what nobody paid for.
-    """
-    n, k = atoms.shape
-    limited = np.flatnonzero(list_limits < k)
-    at, promises = membership.expand(atoms.ravel())
-    full = np.empty((n, len(limited)), dtype=bool)
-    for place, promise in enumerate(limited.tolist()):
-        full[:, place] = np.bincount(at[promises == promise] // k, minlength=n) >= list_limits[promise]
-    sharing = full.sum(axis=1)
-    by_list = np.bincount(came // k, unpaid, n) / np.maximum(sharing, 1)
-    found = np.zeros(len(list_limits))
-    found[limited] = by_list @ full
-    return found, np.where((sharing[came // k] > 0) & (unpaid > 0), 0.0, cost)
+def _beside_limits(
+    limited: LimitedLists, best: NDArray[np.float64], relevance: NDArray[np.float64]
+) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the exposures that limits do not explain, the relevance given up for each, and (P,) that for limits."""
+    whole = np.maximum(best.sum(axis=1) - relevance.sum(axis=1), 0.0)
+    sharing = limited.binding.sum(axis=1)
+    of_list = np.where(sharing > 0, np.clip(best.sum(axis=1) - limited.best, 0.0, whole), 0.0)
+    for_limits: NDArray[np.float64] = (of_list / np.maximum(sharing, 1)) @ limited.binding
+    came = limited.came.ravel().nonzero()[0]
+    request, own, n = came // relevance.shape[1], relevance.ravel()[came], len(relevance)
+    rest = whole - of_list
+    went = (rest + np.bincount(request, own, n)) / np.maximum(np.bincount(request, minlength=n), 1)
+    lost = np.maximum(went[request] - own, 0.0)
+    total = np.bincount(request, lost, n)
+    return came, lost * np.where(total > 0, rest / np.where(total > 0, total, 1.0), 0.0)[request], for_limits

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +35,15 @@ from fairsync.loop.promise_costs import PromiseCosts
 from fairsync.loop.spending import NO_LIMITS, Spending
 from fairsync.policies import Sample, Terms
 from fairsync.policies.serialization import dump_state, dump_value, load_state, load_value
+from fairsync.promises.floors import resolve_floors
 from fairsync.promises.resolve import ResolvedPromises, resumed_promises
 
 if TYPE_CHECKING:
+    from fairsync.catalog import Catalog
     from fairsync.ledger import Ledger
     from fairsync.loop.loop_state import LoopState
     from fairsync.policies import Policy
+    from fairsync.promises.floors import Floors
 
 _log = logging.getLogger(__name__)
 
@@ -255,6 +259,28 @@ def continued_promises(promises: Any, ledger: Ledger, policy: Policy) -> Resolve
         return None
     terms, names = PriceSaver(ledger, policy, math.inf).saved_terms(), load_labels(ledger)
     return None if terms is None or names is None else resumed_promises(promises, names, terms)
+
+
+def continued_groups(catalog: Catalog, floors: Floors, ledger: Ledger) -> tuple[Catalog, Floors]:
+    """Return a catalog with its groups in the order of a ledger's counts, and the floors of its groups.
+
+    Groups that were added since the ledger was written follow the others. Groups that lost all their items stay, with
+    their counts and no floor. A catalog that has new groups and lacks others is taken for another one, and stays as it
+    is: the ledger will be refused.
+
+    Parameters
+    ----------
+    catalog, floors
+        As they were given.
+    ledger
+        The ledger.
+    """
+    known, labels = load_labels(ledger), catalog.labels
+    if known is None or labels == known or not (set(labels).issubset(known) or set(labels).issuperset(known)):
+        return catalog, floors
+    if not isinstance(floors, Mapping):
+        floors = dict(zip(labels, resolve_floors(floors, catalog).tolist(), strict=True))
+    return catalog.under(known), floors
 
 
 def _is_same(before: Terms, now: Terms) -> bool:

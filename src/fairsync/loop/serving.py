@@ -15,6 +15,7 @@ from fairsync.explain.trace import BatchTrace
 from fairsync.guard.price_limits import PriceLimits
 from fairsync.ledger import Entry
 from fairsync.loop.batch import Batch, ServedBatch
+from fairsync.loop.limited_lists import LimitedLists
 from fairsync.loop.plain_lists import last_relevance, plain_relevance, plain_sums
 from fairsync.loop.promise_costs import PromiseCosts, given_up_by_group, given_up_by_promise
 from fairsync.loop.samples import priced_sample
@@ -94,7 +95,7 @@ def serve(
         plain, total = plain_sums(best, hits, whole)
         cost = max(total - relevance, 0.0)  # rounding can make it slightly negative
     if kept.forced or is_priced or batch.terms.list_limits is not None:
-        costs = _costs(batch, catalog, _of_requests(chosen, whole), kept.counts, best)
+        costs = _costs(batch, catalog, full, _of_requests(chosen, whole), kept.counts, best)
     else:
         costs = PromiseCosts.zero(len(kept.counts))
     sample = None
@@ -280,21 +281,28 @@ def _too_few(hits: Hits, k: int, n_items: int) -> FairSyncError:
 
 
 def _costs(
-    batch: Batch, catalog: Catalog, chosen: Hits, counts: NDArray[np.int64], best: NDArray[np.float64] | None
+    batch: Batch,
+    catalog: Catalog,
+    hits: Hits,
+    chosen: Hits,
+    counts: NDArray[np.int64],
+    best: NDArray[np.float64] | None,
 ) -> PromiseCosts:
     """Return the subsidies and costs of each promise, from its exposures."""
     prices = batch.prices_by_promise
     subsidised: NDArray[np.int64] = np.minimum(counts, batch.missing) if batch.keeps_floors else counts
+    members, limits, for_limits = batch.terms.membership, batch.terms.list_limits, None
     if best is None:
         given_up = np.full(len(counts), np.nan)
+    elif members is None:
+        atoms = catalog.group_of.take(chosen.rows)
+        given_up = given_up_by_group(best, chosen.relevance, atoms, catalog.n_groups)
     else:
-        atoms, members = catalog.group_of.take(chosen.rows), batch.terms.membership
-        given_up = (
-            given_up_by_group(best, chosen.relevance, atoms, catalog.n_groups)
-            if members is None
-            else given_up_by_promise(best, chosen.relevance, atoms, prices, members, batch.terms.list_limits)
-        )
+        atoms, limited = catalog.group_of.take(chosen.rows), None
+        if limits is not None:
+            limited = LimitedLists.of(hits, chosen, catalog.group_of, members, limits, catalog.group_sizes)
+        given_up, for_limits = given_up_by_promise(best, chosen.relevance, atoms, prices, members, limited)
     subsidies: NDArray[np.float64] = np.maximum(-prices, 0.0) * subsidised
     if batch.terms.caps is not None:
         subsidies -= np.where(batch.terms.caps < NO_CAP, np.maximum(prices, 0.0) * counts, 0.0)
-    return PromiseCosts(subsidies, given_up)
+    return PromiseCosts(subsidies, given_up, for_limits)

@@ -1,11 +1,12 @@
 r"""What promises may cost: a budget for all of them, a highest price for each, and the floors that give way.
 
-**Budget.** Let C be the relevance given up in the horizon so far, and B the relevance that there would have been
-without promises. While :math:`C > \beta B` for a budget :math:`\beta`, the floors of the lowest priority in force give
-way, and then those of the next, unless the requests since the last one gave way cost no more than the budget. They come
-back, the highest priority first, as soon as what they still miss would fit into the budget of the horizon, at the cost
-per exposure that they had when they gave way, beside what is in force; but not before a pause that doubles each time,
-and not if they would need exposures at more than 1.5 times the pace of a whole horizon.
+**Budget.** Let C be the relevance given up in the horizon so far, beyond what limits per list alone have cost, and B
+the relevance that there would have been under these limits only. While :math:`C > \beta B` for a budget :math:`\beta`,
+the floors of the lowest priority in force give way, and then those of the next, unless the requests since the last one
+gave way cost no more than the budget. They come back, the highest priority first, as soon as what they still miss would
+fit into the budget of the horizon, at the cost per exposure that they had when they gave way, beside what is in force;
+but not before a pause that doubles each time, and not if they would need exposures at more than 1.5 times the pace of a
+whole horizon.
 
 **Highest prices.** A subsidy is at most ``max_price`` times the mean relevance of the last candidate of plain
 retrieval, a running mean over the latest full lists, so that it means the same under another model. The guard fills no
@@ -186,7 +187,9 @@ class Spending:
         since = np.where(too_dear & (since < 0), totals.requests, since)
         return replace(self, too_dear=known | too_dear, since=since, has_changed=True)
 
-    def checked(self, terms: Terms, totals: Totals, unit_costs: Callable[[], Floats]) -> Spending:
+    def checked(
+        self, terms: Terms, totals: Totals, unit_costs: Callable[[], Floats], of_limits: float = 0.0
+    ) -> Spending:
         """Return the state after a comparison with the budget: floors may give way, or come back.
 
         Parameters
@@ -195,9 +198,12 @@ class Spending:
             The promises, and the totals of the horizon.
         unit_costs
             Returns (P,) the relevance given up for one exposure of each promise.
+        of_limits
+            The part of the cost that limits per list alone have: floors that give way could not bring it down.
         """
         if self.budget is None or not math.isfinite(totals.cost):
             return self
+        totals = replace(totals, cost=totals.cost - of_limits)
         cost, base = totals.cost, abs(totals.relevance + totals.cost)
         order, missing = terms.order, np.maximum(terms.floors - totals.exposures, 0)
         if cost > self.budget * base:

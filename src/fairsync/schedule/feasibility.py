@@ -49,15 +49,18 @@ class Feasibility:
         The largest floor that expected traffic can deliver beside all other promises of its priority or a higher one:
         a number of exposures, or a share if the promise is one.
     largest_safe : float
-        The largest floor that the lower bound of the traffic can deliver.
+        The largest floor that the lower bound of the traffic can deliver, if requests exclude as much as they may.
     tightest : Span
         The window that limits ``largest``: one of the windows of the coming week, or the campaign.
     effective_from : datetime or None
         When the promise can take effect: now, or at the start of the next window if too little is left of the active
         one. None if the promise is refused.
     per_list : int
-        The items of the selection that every request can show. 0 if there are none, or if a request may exclude them
-        all.
+        The items of the selection that a request can show: 0 if there are none, or if a floor of a group alone must
+        count on a request that excludes them all.
+    is_expected : bool
+        Whether requests may exclude all items of the selection, so that it is expected, and not certain, that enough
+        of them can show it.
     displaced : tuple of ScheduledPromise
         The promises that its cap, or its limit per list, would keep from their floors. It is refused if there are any.
     pushes_out : tuple of ScheduledPromise
@@ -75,6 +78,7 @@ class Feasibility:
     displaced: tuple[ScheduledPromise, ...] = ()
     pushes_out: tuple[ScheduledPromise, ...] = ()
     limit_reason: str = ""
+    is_expected: bool = False
 
     @property
     def accepted(self) -> bool:
@@ -90,7 +94,8 @@ class Feasibility:
         others = f" Then {_listed(self.pushes_out)} would be missed." if self.pushes_out else ""
         if asked > self.largest_safe:
             safe = f" To be safe, promise {_number(self.largest_safe)}." if self.largest_safe else ""
-            return f"{subject} can be kept{self._start_phrase}, if traffic comes as expected.{safe}{others}"
+            and_shown = " and enough requests do not exclude its items" if self.is_expected else ""
+            return f"{subject} can be kept{self._start_phrase}, if traffic comes as expected{and_shown}.{safe}{others}"
         return f"{subject} can be kept{self._start_phrase}, also if traffic is low.{others}"
 
     @property
@@ -227,9 +232,11 @@ def check_promise(
         pushes_out = check.missing_more(every, start) if len(every) > len(rivals) else ()
     (code,) = supply.codes_of([promise.selection])
     per_list = int(supply.most[code])
+    is_expected = per_list > 0 and not supply.assured.most[code]
     return Feasibility(
-        promise, largest, largest_safe, tightest, effective_from, per_list, displaced, pushes_out, limit_reason
-    )
+        promise, largest, largest_safe, tightest, effective_from, per_list, displaced, pushes_out, limit_reason,
+        is_expected,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -251,8 +258,8 @@ class _Check:
 
         By expected traffic, or if `is_safe` by its lower bound.
         """
-        start = max(span.start, self.now)
-        active = ActiveWindows.of([*others, self.promise], start, self.supply, self.impression_rates)
+        start, supply = max(span.start, self.now), self.supply.assured if is_safe else self.supply
+        active = ActiveWindows.of([*others, self.promise], start, supply, self.impression_rates)
         progress, requests = self._progress(active), self._expected(active)
         if is_safe:
             lower = [int(self.forecast.lower_bound(start, end, self.now)) for end in active.deadlines]

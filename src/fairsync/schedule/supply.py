@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,9 @@ class Supply:
     unreduced : numpy.ndarray or None
         (A,) the capacities for requests that exclude nothing, if the atoms have all items of a catalog. Without them,
         it is not checked whether caps and limits per list leave enough items to fill lists with.
+    sure : numpy.ndarray or None
+        (A,) the capacities whatever requests exclude, where ``capacities`` are for requests that exclude nothing. By
+        default, both are the same.
 
     Examples
     --------
@@ -50,6 +53,7 @@ class Supply:
     capacities: Ints
     k: int
     unreduced: Ints | None = None
+    sure: Ints | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", check_positive(self.k, "k"))
@@ -82,6 +86,11 @@ class Supply:
     def most(self) -> Ints:
         """(selections,) the most items of each selection in one list."""
         return np.minimum(self.membership.exposures(self.capacities), self.k)
+
+    @cached_property
+    def assured(self) -> Supply:
+        """The supply of requests that exclude as much as they may."""
+        return self if self.sure is None else replace(self, capacities=self.sure)
 
     @cached_property
     def is_disjoint(self) -> bool:

@@ -43,13 +43,16 @@ class Shop:
             "new": [number % 4 == 0 for number in range(n)],
         }
         self.catalog, self.clock, self.promises, self.options = Catalog(vectors, attributes), Clock(), promises, options
+        self.max_exclude = options.pop("max_exclude", 0)
         self.ledger = MemoryLedger(3) if ledger is None else ledger
         self.counts: dict[str, int] = {}
         self.start()
 
     def start(self) -> None:
         catalog = fit_ledger(self.catalog, self.ledger)
-        coordinator = Coordinator(catalog, k=K, floors=0, horizon=1, ledger=self.ledger, auto_restart=False)
+        coordinator = Coordinator(
+            catalog, k=K, floors=0, horizon=1, ledger=self.ledger, auto_restart=False, max_exclude=self.max_exclude
+        )
         forecast = Forecast(rate=100 / 3600, slot=3600)
         self.service = PromiseService(
             FrontEnd(catalog, coordinator), coordinator, self.promises, forecast, clock=self.clock, **self.options
@@ -70,6 +73,13 @@ class Shop:
         selection = self.catalog.select(where)
         assert selection is not None
         return int(selection.mask[self.catalog.rows_of(rows.ravel())].sum())
+
+
+def test_single_items_get_what_is_promised_although_requests_may_exclude_them() -> None:
+    shop = Shop([promised({"id": 95}, at_least=150), promised({"category": "toys"}, at_least=1000)], max_exclude=20)
+    shown = shop.pass_hours(24)
+    assert {one.name: one.kept for one in shop.service.past()} == {"id=95": True, "category=toys": True}
+    assert shop.number(shown, {"id": 95}) >= 150
 
 
 def test_caps_shares_and_conjunctions_are_kept_and_counted_exactly() -> None:

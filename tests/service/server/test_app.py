@@ -172,7 +172,7 @@ def test_the_pages_are_there(http: httpx.Client) -> None:
         (b'{"vectors": [[1, 2, 3, 4, 5, 6, 7, "8"]]}', 422, "vectors[0][7]: Expected `float | array`, got `str`"),
         (b'{"vectors": [[1, 2, 3, 4, 5, 6, 7, 8], [1]]}', 422, "same length"),
         (b'{"vectors": [1, 2, 3, 4, 5, 6, 7, 8]}', 422, "vectors[0]: Expected `array`, got `int`"),
-        (b'{"vectors": [[1e200, 2, 3, 4, 5, 6, 7, 8]]}', 422, "scale"),
+        (b'{"vectors": [[1e39, 2, 3, 4, 5, 6, 7, 8]]}', 422, "scale"),
         (b'{"vectors": [[NaN, 2, 3, 4, 5, 6, 7, 8]]}', 400, "JSON"),
         (b'{"vectors": [[1, 2, 3, 4, 5, 6, 7, 8]], "k": 0}', 422, "k: Expected `int` >= 1"),
         (b'{"vectors": [[1, 2, 3, 4, 5, 6, 7, 8]], "k": true}', 422, "k: Expected `int | null`, got `bool`"),

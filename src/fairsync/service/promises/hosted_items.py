@@ -79,7 +79,7 @@ def upsert_hosted(
         attributes[name] = column.values()
     if embeddings is None:
         return merged(catalog, attributes, names.tolist())
-    vectors = to_array(embeddings, "embeddings").astype(np.float32)
+    vectors = to_array(embeddings, "embeddings").astype(np.float64)
     if vectors.shape != (len(names), catalog.dim):
         raise InvalidInputError(
             f"embeddings must be {len(names)} rows of {catalog.dim} numbers, got the shape {vectors.shape}."
@@ -88,7 +88,9 @@ def upsert_hosted(
     lacking = [name for name in catalog.schema.columns if name not in attributes]
     if lacking:
         raise InvalidInputError(f"the items have no {lacking[0]!r}: give all attributes with embeddings.")
-    return StoredItems(names.tolist(), vectors, {name: attributes[name] for name in catalog.schema.columns})
+    return StoredItems(
+        names.tolist(), vectors.astype(np.float32), {name: attributes[name] for name in catalog.schema.columns}
+    )
 
 
 def removed_hosted(catalog: HostedCatalog, ids: Sequence[Label] | NDArray[Any]) -> list[Label]:

@@ -141,6 +141,10 @@ class Planner:
 def supply_of(catalog: Catalog, selections: Sequence[str], k: int, max_exclude: int = 0) -> Supply:
     """Return what one answer can hold of each label of the groups, and of further selections.
 
+    If requests may exclude items, floors of groups alone are certain: an answer holds what is left of a group in any
+    case. Other selections overlap and may be as small as one item, so that floors can only be expected: an answer then
+    holds what it holds without exclusions.
+
     Parameters
     ----------
     catalog
@@ -153,12 +157,12 @@ def supply_of(catalog: Catalog, selections: Sequence[str], k: int, max_exclude: 
         The most items that a request excludes.
     """
     attribute = catalog.group_attribute
-    names = dict.fromkeys(
-        [selection_of(label, attribute) for label in catalog.labels if not is_selection(label)]
-    ) | dict.fromkeys(selections)
+    groups = dict.fromkeys(selection_of(label, attribute) for label in catalog.labels if not is_selection(label))
+    names = groups | dict.fromkeys(selections)
     atoms = find_atoms(catalog, [Promise(conditions_of(name), at_least=0) for name in names])
-    capacities, unreduced = (np.clip(atoms.sizes - excluded, 0, k) for excluded in (max_exclude, 0))
-    return Supply(tuple(names), atoms.membership, capacities, k, unreduced)
+    sure, unreduced = (np.clip(atoms.sizes - excluded, 0, k) for excluded in (max_exclude, 0))
+    expected = sure if len(names) == len(groups) else unreduced
+    return Supply(tuple(names), atoms.membership, expected, k, unreduced, sure)
 
 
 def alike(promises: Mapping[str, ScheduledPromise]) -> list[list[str]]:
