@@ -77,6 +77,8 @@ def test_columns_that_are_left_out_are_told_with_the_option_that_keeps_them(fold
     assert "--group-column category --group-column 'shop seller', and --list-column" in told
     (note,) = json.loads(run(*given, "--json").stdout)["notes"]
     assert note.startswith("left out of shop.csv")
+    two = " ".join(run(*given, "--group-column", "category", "--group-column", "shop seller").stdout.split())
+    assert "--group-column category --group-column 'shop seller' --group-column price, and --list-column" in two
     kept = ["--group-column", "category", "--group-column", "shop seller", "--group-column", "price"]
     assert "left out" not in run(*given, *kept, "--list-column", "tags").stdout
     assert "left out" not in run("table", "--interactions", "log.csv", "--group-column", "item").stdout

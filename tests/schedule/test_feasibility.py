@@ -11,7 +11,8 @@ from scipy.optimize import linprog
 
 from fairsync.catalog.groups import Label
 from fairsync.errors import InvalidInputError
-from fairsync.schedule import ScheduledPromise, Supply, Window, check_promise, make_plan
+from fairsync.promises.promise import Promise
+from fairsync.schedule import Forecast, ScheduledPromise, Supply, Window, check_promise, make_plan
 from schedule.test_plan import HOURS, situations
 from schedule.traffic import DAY, HOUR, START, Hours, with_floor
 
@@ -150,3 +151,15 @@ def test_exposures_so_far_count_towards_a_campaign() -> None:
     assert (cold.largest, cold.accepted) == (20, False)
     warm = check_promise(campaign, [], {campaign: 85}, forecast, START + 2 * HOUR, Supply.of_groups(capacities, 1))
     assert (warm.largest, warm.accepted) == (105, True)
+
+
+@pytest.mark.parametrize("rate", [0.1, 20.0, 2_000.0])
+def test_a_share_of_much_traffic_fits_beside_a_few_exposures(rate: float) -> None:
+    """A share has as many slots as the factor of its value in the linear program: up to 10^11 a week."""
+    supply = Supply.of_groups({"toys": 20, "tea": 20}, k=20)
+    campaign = ScheduledPromise.of_group("toys", 50, Window.campaign(START, START + 7 * DAY, "UTC"))
+    share = ScheduledPromise(Promise({"group": "tea"}, at_least=0.3), Window.day("UTC"))
+    verdict = check_promise(share, [campaign], {}, Forecast(rate=rate), START, supply)
+    assert verdict.accepted
+    assert verdict.largest > 0.9
+    assert verdict.largest_safe > 0.8

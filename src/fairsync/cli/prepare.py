@@ -236,7 +236,7 @@ def table(
             advance=advance,
         )
         if items is not None and log.unread:
-            log.notes.append(unread_note(items.name, log.unread, log.group_attribute))
+            log.notes.append(unread_note(items.name, log.unread, [log.group_attribute, *attributes]))
         return log
 
     files = (interactions,) if items is None else (interactions, items)
@@ -274,18 +274,18 @@ def _make(
     screen.print(f"Written: {folder}. Next: fairsync train {folder}", soft_wrap=True, markup=False)
 
 
-def unread_note(file: str, unread: Sequence[str], group: str) -> str:
-    """Return which columns of a table of items were left out, and how to keep them.
+def unread_note(file: str, unread: Sequence[str], kept: Sequence[str]) -> str:
+    """Return which columns of a table of items were left out, and how to keep them beside those that were kept.
 
     Examples
     --------
-    >>> print(unread_note("shop.csv", ["seller", "tags"], "category"))
+    >>> print(unread_note("shop.csv", ["seller", "tags"], ["category"]))
     left out of shop.csv: seller, tags. To keep them as attributes: --group-column category --group-column seller, and
     --list-column for several labels per item
     """
     named = ", ".join(unread[:_MOST_NAMED])
     more = f" and {len(unread) - _MOST_NAMED} more" if len(unread) > _MOST_NAMED else ""
-    options = " ".join(f"--group-column {shlex.quote(name)}" for name in (group, unread[0]))
+    options = " ".join(f"--group-column {shlex.quote(name)}" for name in (*kept, unread[0]))
     return (
         f"left out of {file}: {named}{more}. To keep them as attributes: {options}, and --list-column for several"
         " labels per item"

@@ -176,7 +176,8 @@ class FrontEnd(NoCopies, Closable):
             :meth:`fairsync.FairRetriever.retrieve`.
         explain
             Whether `Candidates.explain` can say why the candidates are there. The call takes up to twice as long, and
-            with a request id, `explain` can say it later. Texts of promises by label take the place of "label ≥ floor".
+            with a request id, `explain` can say it later. Texts of promises by label take the place of "label ≥ floor":
+            a label without a text has no promise then.
         checked
             Whether :func:`fairsync.inputs.check_users` has returned these users, so that they are not checked again.
         allow_empty

@@ -6,7 +6,7 @@ without prices, and what the guard replaced); the explanation itself is made whe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -191,8 +191,9 @@ class BatchTrace:
         The number of items by relevance that the index was asked for; None if every rank is known.
     fixed : FixedList or None
         The list that some of the requests begin with.
-    names : dict
-        Texts of promises by label, in place of "label ≥ floor".
+    names : dict or None
+        Texts of promises by label, in place of "label ≥ floor". Labels without a text have no promise: their floors are
+        only what they have had before a plan by the clock.
     promise_prices : numpy.ndarray or None
         (P,) prices by promise; None if promises do not overlap.
     """
@@ -210,7 +211,7 @@ class BatchTrace:
     plain: _Rows
     depth: int | None
     fixed: FixedList | None = None
-    names: Mapping[Label, str] = field(default_factory=dict)
+    names: Mapping[Label, str] | None = None
     promise_prices: _Floats | None = None
 
     @classmethod
@@ -295,11 +296,10 @@ class BatchTrace:
     def promise_names(self, groups: _Rows) -> dict[int, str]:
         """Return the promise of each of these groups that has one, by its code."""
         floors, labels = self.terms.floors, self.catalog.labels
-        promised = groups[floors[groups] > 0]
-        return {
-            code: self.names.get(labels[code], f"{labels[code]} ≥ {floor}")
-            for code, floor in zip(promised.tolist(), floors[promised].tolist(), strict=True)
-        }
+        promised = groups[floors[groups] > 0].tolist()
+        if self.names is not None:
+            return {code: self.names[labels[code]] for code in promised if labels[code] in self.names}
+        return {code: f"{labels[code]} ≥ {floors[code]}" for code in promised}
 
     def _candidates(self, i: int) -> tuple[_Rows, _Floats]:
         there = self.chosen.rows[i] >= 0  # empty places are at the end

@@ -73,11 +73,13 @@ def largest_value(program: Program, times: Floats, offset: Floats, most: float, 
     rows, floors, first, n = whole.rows, whole.floors, whole.n_exposures, whole.n_variables
     factor, limits, upper = np.zeros(len(rows.limits)), rows.limits.copy(), rows.most.copy()
     mine = times[floors] > 0
-    factor[: len(floors)] = np.where(mine, times[floors], 0.0)
+    # The value is solved for in exposures: the factors of shares are as many as slots, too large for the solver.
+    unit = max(times.max(initial=0.0), 1.0)
+    factor[: len(floors)] = np.where(mine, times[floors] / unit, 0.0)
     limits[: len(floors)] = np.where(mine, -offset[floors], limits[: len(floors)])
     upper[first : first + len(floors)] = np.where(mine, 0.0, missed[floors] + MARGIN)
     matrix = sparse.hstack([rows.matrix, sparse.csr_array(factor[:, None])], format="csr")
-    found = solve(np.append(np.zeros(n), -1.0), matrix, limits, np.append(upper, most), deadline)
+    found = solve(np.append(np.zeros(n), -1.0), matrix, limits, np.append(upper, most * unit), deadline)
     if found is None:  # although the value 0 is possible
         raise undecided()
-    return float(found.values[-1])
+    return float(found.values[-1] / unit)

@@ -134,3 +134,14 @@ def test_promises_are_named_as_they_were_made() -> None:
     assert set(prices) == {text}
     assert reasons <= {"relevance", f"promise: {text}", f"forced: {text}"}
     assert len(reasons) > 1
+
+
+def test_groups_without_a_promise_have_none_in_explanations() -> None:
+    """The floors of the loop include what groups have had before the plan."""
+    promise = {"group": "toys", "floor": 12, "window": {"every": "day"}}
+    with running(small_service()) as service, httpx.Client(base_url=service.url, timeout=60) as http:
+        http.post("/v1/retrieve", json={"vectors": USERS.tolist()})
+        http.post("/v1/promises", json=promise).raise_for_status()
+        answers = http.post("/v1/retrieve", json={"vectors": USERS.tolist(), "explain": True}).json()["answers"]
+    prices = {name for one in answers for candidate in one["explanation"]["candidates"] for name in candidate["prices"]}
+    assert prices <= {"toys ≥ 12 each day"}

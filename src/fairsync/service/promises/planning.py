@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from fairsync.policies import Terms
 from fairsync.promises import Promise
 from fairsync.promises.floors import capacities_of
+from fairsync.promises.home_atoms import with_homes
 from fairsync.promises.resolve import find_atoms
 from fairsync.promises.selection import conditions_of, is_selection
 from fairsync.schedule import Supply, check_promise, make_plan
@@ -160,9 +162,13 @@ def supply_of(catalog: Catalog, selections: Sequence[str], k: int, max_exclude: 
     groups = dict.fromkeys(selection_of(label, attribute) for label in catalog.labels if not is_selection(label))
     names = groups | dict.fromkeys(selections)
     atoms = find_atoms(catalog, [Promise(conditions_of(name), at_least=0) for name in names])
-    sure, unreduced = (np.clip(atoms.sizes - excluded, 0, k) for excluded in (max_exclude, 0))
-    expected = sure if len(names) == len(groups) else unreduced
-    return Supply(tuple(names), atoms.membership, expected, k, unreduced, sure)
+    once = np.ones(len(names), dtype=np.int64)  # a selection that every request can show can be certain
+    sure = capacities_of(atoms.sizes, k, max_exclude)
+    terms = Terms(once, sure, k, 1, 1, max_exclude=max_exclude, membership=atoms.membership)
+    atoms, terms = with_homes(atoms, terms)
+    unreduced = capacities_of(atoms.sizes, k)
+    expected = terms.capacities if len(names) == len(groups) else unreduced
+    return Supply(tuple(names), atoms.membership, expected, k, unreduced, terms.capacities)
 
 
 def alike(promises: Mapping[str, ScheduledPromise]) -> list[list[str]]:
