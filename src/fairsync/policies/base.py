@@ -32,8 +32,8 @@ class Terms:
     floors : numpy.ndarray
         (P,) minimum exposures of each promise in the horizon.
     capacities : numpy.ndarray
-        (A,) the exposures of an atom that any request can surely have: min(k, items of the atom less those that a
-        request may exclude).
+        (A,) the exposures of an atom that any request can surely have: min(k, items that serve its plan less those that
+        a request may exclude).
     k : int
         Candidates per request.
     horizon : int
