@@ -2,9 +2,9 @@
 
 If requests exclude up to e items, every request can surely show min(k, n - e) of the n items that serve the plan of an
 atom (:mod:`fairsync.promises.home_atoms`), and nothing if there are e of them or fewer. So promises that could hold
-without exclusions may have no certificate with them. Such promises are not refused. A largest set that has a certificate with
-these capacities is *certain*; the other floors are *expected*: prices work for them, the guard does not guarantee them.
-Caps and limits per list are always certain, because they are kept by leaving items out.
+without exclusions may have no certificate with them. Such promises are not refused. A largest set that has a
+certificate with these capacities is *certain*; the other floors are *expected*: prices work for them, the guard does
+not guarantee them. Caps and limits per list are always certain, because they are kept by leaving items out.
 """
 
 from __future__ import annotations
