@@ -37,6 +37,7 @@ CATALOG = Catalog(
         ("provider=7 provider=8 at_least=1", Promise({"provider": [7, 8]}, at_least=1)),
         ("provider!=7 provider!=8 at_least=1", Promise({"provider": {"not": [7, 8]}}, at_least=1)),
         ("price>=2 price<=9.5 at_least=1", Promise({"price": {"at_least": 2.0, "at_most": 9.5}}, at_least=1)),
+        ("id=2 id=0 at_least=1", Promise({"id": [2, 0]}, at_least=1)),
         ("at_least=1", Promise({}, at_least=1)),
     ],
 )

@@ -168,6 +168,24 @@ def test_a_coordinator_whose_floors_gave_way_can_be_replaced(open_limited: Calla
         assert second.report().gave_way
 
 
+def test_coordinators_know_what_others_have_given_up(open_shared: Callable[..., fs.Coordinator]) -> None:
+    with open_shared(replica="one") as first, open_shared(replica="other") as second:
+        fronts = [fs.FrontEnd(make_catalog(), one) for one in (first, second)]
+        fronts[0].retrieve(make_users(60))
+        given_up = first.report().gave_way["place=far"]
+        assert second.report().gave_way["place=far"].since == given_up.since
+        fronts[1].retrieve(make_users(10))
+        of_both = [one.report().gave_way["place=far"] for one in (first, second)]
+        assert [(one.since, one.exposures) for one in of_both] == [(given_up.since, 300)] * 2
+        with open_shared(replica="third") as third:
+            assert third.report().gave_way["place=far"].since == given_up.since
+        for _ in range(3):
+            fronts[1].retrieve(make_users(10))
+        fronts[0].retrieve(make_users(5))  # the next horizon
+        fronts[1].retrieve(make_users(1))
+        assert second.report().requests == 6
+
+
 @pytest.mark.parametrize("is_leased", [False, True])
 def test_promises_can_be_changed_while_others_have_given_way(
     open_limited: Callable[[], fs.Coordinator], is_leased: bool

@@ -134,6 +134,13 @@ def test_a_limit_per_list_is_a_promise_that_is_kept_and_has_a_cost() -> None:
     assert colour[:3] == pytest.approx(matplotlib.colors.to_rgb("#0072B2"))
 
 
+def test_a_limit_per_list_beside_a_promise_without_one_is_shown() -> None:
+    catalog = limited()[0].catalog
+    promises = [Promise({"size": "big"}, at_most_per_list=1), Promise({"size": "small"}, at_least=3)]
+    retriever = FairRetriever(catalog, k=4, horizon=40, promises=promises)
+    assert "per list" in str(retriever.report())
+
+
 def test_a_limit_per_list_beside_a_cap_takes_only_what_its_lists_gave_up() -> None:
     retriever, users = limited(at_most=10)
     retriever.retrieve(users)

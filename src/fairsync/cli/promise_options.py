@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairsync.catalog.attributes import LabelColumn, ListColumn, NumberColumn
-from fairsync.catalog.conditions import parse_conditions
+from fairsync.catalog.conditions import ITEM_ID, parse_conditions
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.loop.spending import check_budget
 from fairsync.promises import Promise, each
@@ -152,7 +152,7 @@ def _parse(catalog: Catalog, words: Sequence[str]) -> tuple[dict[str, Any], dict
                 raise InvalidInputError(f"{name} is given twice.")
             given[name] = value if name == "name" else _number(name, value)
             continue
-        if name not in catalog.attributes:
+        if name not in catalog.attributes and name != ITEM_ID:
             parse_conditions({name: value}, catalog.attributes)  # raises with the names that there are
         if sign in _RANGES:
             where[name] = {**_known_range(where.get(name), name), _RANGES[sign]: float(_number(name, value))}
@@ -182,10 +182,12 @@ def _add(where: dict[str, Any], name: str, value: Any, *, negated: bool) -> None
 
 def _label(catalog: Catalog, name: str, text: str) -> Any:
     """Return a value of an attribute, in the type that the attribute has."""
-    column = catalog.attributes[name]
+    column = catalog.attributes.get(name)
     if isinstance(column, NumberColumn):
         return float(_number(name, text))
     kind = column.kind if isinstance(column, LabelColumn | ListColumn) else "str"
+    if column is None and catalog.ids.dtype.kind in "iu":  # ids of items
+        kind = "int"
     if kind == "bool":
         if text.casefold() not in _BOOLS:
             raise InvalidInputError(f"{name!r} is true or false, got {text!r}.")

@@ -106,8 +106,11 @@ def train(
         f" ({len(parts.test):,} requests). {document['seconds']:.1f} s of training,"
         f" {document['samples_per_second']:,.0f} samples/s."
     )
+    elsewhere = "" if data.resolve() == (Path("data") / notes["data"]).resolve() else f" --data {data}"
     screen.print(
-        f"Written: {folder}\nNext: fairsync evaluate {folder}, or fairsync serve {folder}", markup=False, soft_wrap=True
+        f"Written: {folder}\nNext: fairsync evaluate {folder}{elsewhere}, or fairsync serve {folder}",
+        markup=False,
+        soft_wrap=True,
     )
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fairsync.coordination.target_terms import has_other_shape
 from fairsync.loop.loop_state import LoopState
 from fairsync.loop.price_state import PriceState
 from fairsync.loop.spending import NO_LIMITS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fairsync.coordination.lease import Settlement
     from fairsync.ledger import Totals
     from fairsync.loop.batch import Batch
@@ -101,6 +105,25 @@ class OwnPrices:
             self.policy, settlement.entry, settlement.sample, slots=settlement.slots
         )
         self.spending = self.spending.recorded(settlement.last_relevance, settlement.certified, totals)
+
+    def refused(self, horizon: int) -> dict[int, int]:
+        """Return the floors that are left to prices in a horizon because of their cost, and its requests until then."""
+        too_dear, since = self.spending.too_dear, self.spending.since
+        if self._horizon != horizon or too_dear is None or since is None:
+            return {}
+        return {code: int(since[code]) for code in np.flatnonzero(too_dear).tolist()}
+
+    def learn_refused(self, refused: Mapping[int, int], terms: Terms, horizon: int) -> None:
+        """Leave floors to prices that other coordinators have found too dear in this horizon."""
+        new = {code: since for code, since in refused.items() if code not in self.refused(horizon)}
+        if self._horizon != horizon or terms.max_prices is None or not new:
+            return
+        too_dear, since = np.zeros(len(terms.floors), dtype=bool), np.zeros(len(terms.floors), dtype=np.int64)
+        for code, requests in new.items():
+            if code < len(too_dear) and np.isfinite(terms.max_prices[code]):
+                too_dear[code], since[code] = True, requests
+        if too_dear.any():
+            self.spending = self.spending.refused(too_dear, since)
 
     def adopt(self, before: Terms, terms: Terms) -> None:
         """Continue under another promise. What the policy has learnt holds on if only targets have changed a little."""

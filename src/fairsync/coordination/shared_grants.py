@@ -46,6 +46,7 @@ def _grant_at_once(view: SharedView, number: int, n: int, seconds: float) -> Bat
         or rows.granted + batch.requests > most
         or not rows.can_grant_at_once
         or _gets_everything(view)
+        or view.has_news
         or not view.certificate.forecast_allows(batch)
     ):
         return None

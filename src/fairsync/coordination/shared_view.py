@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from fairsync.coordination.own_prices import OwnPrices
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from fairsync.ledger.database import Transaction
     from fairsync.policies import Policy, Terms
     from fairsync.promises import Promise
+
+
+# Name under which the ledger saves the floors that coordinators have found too dear.
+_REFUSED = "refused floors"
 
 
 class SharedView:
@@ -64,6 +69,7 @@ class SharedView:
             SharedCertificate(ledger),
         )
         self._resolve = resolve
+        self._refused = dict[int, int]()  # the floors that some coordinator found too dear, as they were read last
         self._key = 0  # under which leases are granted at once: the number of the promise, or minus that of the budget
 
     @property
@@ -71,9 +77,19 @@ class SharedView:
         """The number of the promise or, with a minus, of the budget, under which leases are granted at once."""
         return self.number if self.terms.membership is None else -self.certificate.budget.number
 
+    @property
+    def has_news(self) -> bool:
+        """Whether this coordinator has found floors too dear of which others do not know."""
+        return not self.prices.refused(self.rows.horizon).keys() <= self._refused.keys()
+
     def refresh(self) -> None:
         """Read what other coordinators have written."""
-        self.ledger.database.run(self.read, "read")
+
+        def read(transaction: Transaction) -> None:
+            self.read(transaction)
+            self._read_refused(transaction)
+
+        self.ledger.database.run(read, "read")
 
     def read(self, transaction: Transaction) -> OpenLeases:
         """Read the rows, and adopt the promise if another coordinator has changed it."""
@@ -88,8 +104,22 @@ class SharedView:
         transaction.execute("SELECT 1 FROM grants FOR UPDATE")
         rows = self.read(transaction)
         self.certificate.read_budget(transaction)
+        self._read_refused(transaction)
+        if self.has_news:  # it is known to have been written when it is read again
+            every = {"horizon": self.rows.horizon, "floors": self.prices.refused(self.rows.horizon)}
+            self.ledger.write_saved(transaction, _REFUSED, json.dumps(every).encode())
         self._key = self.key
         return rows
+
+    def _read_refused(self, transaction: Transaction) -> None:
+        """Read which floors coordinators have found too dear in this horizon."""
+        if self.terms.max_prices is None:
+            return
+        found = transaction.execute("SELECT value FROM saved WHERE name = :name", name=_REFUSED)
+        saved = json.loads(bytes(found[0][0])) if found else {}
+        is_of_now = saved.get("horizon") == self.rows.horizon
+        self._refused = {int(code): since for code, since in saved["floors"].items()} if is_of_now else {}
+        self.prices.learn_refused(self._refused, self.terms, self.rows.horizon)
 
     def expire(self, transaction: Transaction, rows: OpenLeases) -> OpenLeases:
         """Close the leases that have expired. One that was settled meanwhile is counted; then the rows are others."""

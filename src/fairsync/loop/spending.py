@@ -100,7 +100,7 @@ class Spending:
         spending = self if last_relevance is None else self.observed(*last_relevance)
         if certified is None or certified.too_dear is None:
             return spending
-        return spending.refused(grow(certified.too_dear, len(totals.exposures)), totals)
+        return spending.refused(grow(certified.too_dear, len(totals.exposures)), totals.requests)
 
     def observed(self, last_relevance: float, lists: int) -> Spending:
         """Return the state after a number of full lists whose last candidates have this mean relevance."""
@@ -180,11 +180,19 @@ class Spending:
             return self
         return replace(self, since=np.where(is_new, totals.requests, np.where(has_ended, -1, since)))
 
-    def refused(self, too_dear: NDArray[np.bool_], totals: Totals) -> Spending:
-        """Return the state after the guard has refused to fill slots for some floors at their cost."""
+    def refused(self, too_dear: NDArray[np.bool_], requests: int | Counts) -> Spending:
+        """Return the state after the guard has refused to fill slots for some floors at their cost.
+
+        Parameters
+        ----------
+        too_dear
+            (P,) the floors.
+        requests
+            The requests of the horizon when that happened, also by floor.
+        """
         known = np.zeros_like(too_dear) if self.too_dear is None else self.too_dear
         since = np.full(len(too_dear), -1) if self.since is None else self.since
-        since = np.where(too_dear & (since < 0), totals.requests, since)
+        since = np.where(too_dear & (since < 0), requests, since)
         return replace(self, too_dear=known | too_dear, since=since, has_changed=True)
 
     def checked(

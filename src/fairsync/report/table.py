@@ -85,7 +85,9 @@ def _columns(report: Report, labels: Sequence[Label]) -> Iterator[Column]:
     if caps:
         yield Column("cap", [f"{caps[label]:,}" if label in caps else "" for label in labels])
     if any(label in report.list_limits for label in labels):
-        yield Column("per list", [f"{report.list_limits.get(label, ''):,}" for label in labels])
+        yield Column(
+            "per list", [f"{report.list_limits[label]:,}" if label in report.list_limits else "" for label in labels]
+        )
     yield Column("exposures", [f"{exposures[label]:,}" for label in labels])
     short = Column("share", shares(share_text), dispensable=2)
     yield Column("share of floor", shares(share_bar), is_number=False, dispensable=6, short=short)
