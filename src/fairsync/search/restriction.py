@@ -12,6 +12,7 @@ _Floats = npt.NDArray[np.float32]
 # Fresh memory for a whole block would cost as much as the work on it: pieces of this many items stay in cache.
 _PIECE = 1 << 16
 _CACHE_LINE = 64
+_MOST_INT32 = np.iinfo(np.int32).max
 _INFINITY_BITS = np.array([-np.inf], dtype=np.float32).view(np.int32)[0]
 
 
@@ -51,24 +52,17 @@ class Restriction:
             self.shared = eligible.selection(0)
         else:
             self.own = replace(eligible, excluded=eligible.excluded[:0], offsets=np.zeros_like(eligible.offsets))
-        # In the order of their rows, so that the entries of a block of rows are next to each other. Counting takes a
-        # fraction of the time of sorting, and puts rows that differ in their last bits only in any order.
-        self._shift = max(0, eligible.n_items.bit_length() - 15)
-        bucket = (eligible.excluded >> self._shift).astype(np.uint16)
-        order = np.argsort(bucket, kind="stable")
-        self._buckets = bucket.take(order)
-        self._excluded = (eligible.excluded * self.users + eligible.owners).take(order)
+        # In the order of their rows, so that the entries of a block of rows are next to each other.
+        places = eligible.excluded * self.users + eligible.owners
+        small = places.astype(np.int32) if eligible.n_items * self.users <= _MOST_INT32 else places
+        self._excluded = np.sort(small).astype(np.int64)
 
     def exclude(self, start: int, stop: int, scores: _Floats) -> None:
         """Lower the scores of items that single users exclude, in a block of rows."""
         if not len(self._excluded):
             return
-        # Of the same type, or numpy would convert all of them.
-        bounds = np.array((start >> self._shift, ((stop - 1) >> self._shift) + 1), dtype=self._buckets.dtype)
-        first, end = self._buckets.searchsorted(bounds).tolist()
+        first, end = self._excluded.searchsorted(np.array((start, stop)) * self.users)
         at = self._excluded[first:end] - start * self.users
-        if (start | stop) & ((1 << self._shift) - 1):  # the first or the last bucket may be cut
-            at = at[(at >= 0) & (at < (stop - start) * self.users)]
         width = scores.shape[1]
         flat = scores.reshape(-1)
         if width == self.users:
