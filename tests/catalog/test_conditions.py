@@ -1,4 +1,4 @@
-"""Conditions against a plain reading of them, and the cache of selections."""
+"""Conditions against a plain reading of them."""
 
 import pickle
 from typing import Any
@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
-from fairsync.catalog.conditions import ConditionCache
+from fairsync.catalog.attributes import make_column
+from fairsync.catalog.conditions import parse_conditions
+from fairsync.catalog.lazy_selection import LazySelection
 from fairsync.errors import InvalidInputError
 
 LABELS = ["DE", "AT", "CH", "FR"]
@@ -70,6 +72,13 @@ def test_an_item_is_selected_if_it_meets_all_conditions(where: dict[str, Any], s
         again = Catalog(np.ones((n, 1)), attributes).select(chosen.where or {})
         assert again is not None
         assert again.mask.tolist() == expected, "a selection knows its condition"
+        columns = {name: make_column(name, values, n) for name, values in attributes.items()}
+        given = parse_conditions(where, columns)
+        lazy = LazySelection(given, [columns[one.attribute] for one in given], rng.integers(n, size=3))
+        for rows in (rng.integers(n, size=5), slice(n // 3, n // 2 + 1)):
+            assert lazy.has(rows).tolist() == np.array(expected)[rows].tolist()
+        assert (lazy.share > 0) == any(expected)
+        assert lazy.mask.tolist() == expected
 
 
 CATALOG = Catalog(
@@ -103,19 +112,6 @@ CATALOG = Catalog(
 def test_conditions_without_a_meaning_are_refused(where: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         CATALOG.select(where)
-
-
-def test_the_cache_keeps_what_was_used_last_within_its_bytes() -> None:
-    n = 1000
-    catalog = Catalog(np.ones((n, 1)), {"group": ["a"] * n, "price": np.arange(n) / 1.0})
-    cache = ConditionCache(catalog.attributes, most_bytes=20_000)
-    often = cache.select({"price": {"at_most": 0.5}})
-    for limit in range(1000):
-        cache.select({"price": {"at_least": limit}})
-        assert cache.select({"price": {"at_most": 0.5}}) is often
-        assert len(cache) <= 20
-    assert len(ConditionCache(catalog.attributes, most_bytes=1)) == 0
-    assert len(pickle.loads(pickle.dumps(cache))) == 0, "another process starts with an empty cache"
 
 
 def test_a_bool_is_no_number() -> None:

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 import plain
 from contract.test_indexes import cases
 from fairsync.catalog import Catalog
+from fairsync.catalog.attributes import NumberColumn, make_column
+from fairsync.catalog.conditions import Condition
+from fairsync.catalog.lazy_selection import LazySelection
 from fairsync.catalog.selection import Selection
 from fairsync.search import ExactIndex, Hits, Index, OneHotIndex, ShardedIndex
 from fairsync.search.eligibility import Eligibility
@@ -65,10 +68,21 @@ def assert_plain(
     assert eligible.counts.tolist() == [len(one) for one in sets]
 
 
+def random_selection(rng: np.random.Generator, n_items: int, share: float) -> Selection:
+    """Return some of the items, as a mask, or as a condition by which they are looked up one by one."""
+    numbers, kind = rng.random(n_items), rng.integers(3)
+    if kind == 0:
+        return Selection(numbers < share)
+    # A tiny sample: the share that is expected of the items can be far off.
+    columns = [NumberColumn(numbers), make_column("half", rng.random(n_items) < share, n_items)]
+    conditions = [Condition("number", high=share), Condition("half", (False,), negated=True)]
+    return LazySelection(conditions[:kind], columns[:kind], rng.integers(n_items, size=3))
+
+
 def random_eligibility(rng: np.random.Generator, n_items: int, n: int) -> Eligibility:
     """Conditions that all, most, some, few or no items meet, shared or not, and lists of excluded rows."""
     shares = rng.choice([0.0, 0.03, 0.3, 0.5, 0.9, 1.0], size=3)
-    pool = [None, *(Selection(rng.random(n_items) < share) for share in shares)]
+    pool = [None, *(random_selection(rng, n_items, share) for share in shares)]
     chosen = [pool[at] for at in rng.integers(len(pool), size=n)] if rng.random() < 0.7 else [pool[1]] * n
     excluded = [rng.integers(n_items, size=rng.choice([0, 1, 3, n_items])) for _ in range(n)]
     return Eligibility.of(n_items, chosen, excluded if rng.random() < 0.7 else None)
@@ -98,7 +112,7 @@ def test_it_agrees_on_a_larger_catalog(
     catalog = Catalog(rng.standard_normal((n, 16)).astype(np.float32), rng.integers(0, 9, n), rng.permutation(n))
     index = build(catalog)
     requests = rng.standard_normal((users, 2, 16))
-    conditions = [Selection(rng.random(n) < share) for _ in range(1 if shared else users)]
+    conditions = [random_selection(rng, n, share) for _ in range(1 if shared else users)]
     chosen = [conditions[i % len(conditions)] for i in range(users)]
     for prices in (None, rng.normal(size=9)):
         # What the search without conditions finds is what hurts most when it is excluded.

@@ -89,6 +89,18 @@ def test_a_part_of_a_batch_may_carry_the_condition_of_another_request() -> None:
         check(catalog, np.ones((1, 4)), np.array([0.0, 0.5]), 30, scans=False, eligible=both.take(np.array([i])))
 
 
+@pytest.mark.parametrize("k", [1, 20])
+def test_the_items_that_meet_a_condition_may_be_the_best_or_the_worst(k: int) -> None:
+    rng = np.random.default_rng(k)
+    catalog = Catalog(rng.standard_normal((700, 40)).astype(np.float32), np.arange(700) % 9)
+    user = rng.standard_normal((1, 40))
+    scores = catalog.embeddings @ user[0]
+    for prices in (None, rng.standard_normal(9)):
+        for chosen in (scores < 0, scores > 0, scores <= np.sort(scores)[350], np.arange(700) < 200):
+            eligible = Eligibility.of(700, [Selection(chosen)], [rng.integers(700, size=30)])
+            check(catalog, user, prices, k, scans=False, eligible=eligible)
+
+
 def test_few_rows_are_open_and_some_of_them_eligible() -> None:
     rng = np.random.default_rng(2)
     catalog = Catalog(rng.standard_normal((700, 6)), np.arange(700) % 35)

@@ -55,6 +55,11 @@ class LabelColumn:
         """The code of each label."""
         return {label: code for code, label in enumerate(self.labels)}
 
+    @cached_property
+    def label_numbers(self) -> NDArray[np.float64]:
+        """The labels as numbers, if they are numbers."""
+        return np.array(self.labels, dtype=np.float64)
+
     @property
     def kind(self) -> str:
         """The type of the labels: ``"str"``, ``"int"`` or ``"bool"``."""
@@ -113,11 +118,12 @@ class ListColumn:
         """The type of the labels: ``"str"``, ``"int"`` or ``"bool"``."""
         return _kind_of(self.labels)
 
-    def take(self, rows: NDArray[np.integer]) -> ListColumn:
+    def take(self, rows: NDArray[np.integer] | slice) -> ListColumn:
         """Return the column of some items."""
-        lengths = np.diff(self.offsets)[rows]
+        starts = self.offsets[:-1][rows]
+        lengths = self.offsets[1:][rows] - starts
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        at = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
+        at = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
         return ListColumn(self.codes[at], offsets, self.labels)
 
     def put(self, rows: NDArray[np.integer], given: ListColumn, n: int) -> ListColumn:

@@ -16,7 +16,8 @@ from fairsync.catalog.attributes import (
     first_without_label,
     make_column,
 )
-from fairsync.catalog.conditions import ITEM_ID, ConditionCache, IdColumn, Where
+from fairsync.catalog.condition_cache import ConditionCache
+from fairsync.catalog.conditions import ITEM_ID, IdColumn, Where
 from fairsync.catalog.groups import Groups, Label
 from fairsync.catalog.names import are_words, check_names, check_same_kind, is_name, plain_words, words_array
 from fairsync.catalog.row_lookup import RowLookup

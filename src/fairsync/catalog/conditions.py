@@ -1,10 +1,8 @@
-"""Conditions on the attributes of items, and a cache of the items that meet them."""
+"""Conditions on the attributes of items."""
 
 from __future__ import annotations
 
 import math
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -14,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from fairsync.catalog.attributes import LabelColumn, ListColumn, NumberColumn
-from fairsync.catalog.selection import Selection
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -23,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog.attributes import AttributeLabel, Column
+    from fairsync.catalog.selection import Bounds
 
 Where: TypeAlias = Mapping[str, Any]
 """Conditions by attribute, all of which an item must meet: a value, a list of values (one of them), ``{"not": value or
@@ -31,12 +29,8 @@ list}``, or a range ``{"at_least": number, "at_most": number}``. The name ``"id"
 ITEM_ID = "id"
 """The name under which conditions speak of the ids of items."""
 
-CACHE_BYTES = 1 << 26
-"""The most memory that the cached selections of one catalog take together, in bytes."""
-
 _RANGE = ("at_least", "at_most")
-# Approximate memory of an entry of the cache beside the selection's arrays, and of each value of a condition, in bytes.
-_ENTRY_BYTES, _VALUE_BYTES = 1_000, 100
+_ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -56,6 +50,9 @@ class IdColumn:
     kind: str
     rows_of: Callable[[NDArray[Any]], NDArray[np.int64]]
     n: int
+
+    def __len__(self) -> int:
+        return self.n
 
 
 @dataclass(frozen=True)
@@ -210,8 +207,8 @@ def _values(name: str, given: Any, column: Column | IdColumn) -> tuple[Attribute
 _TYPES = {"str": str, "int": int, "bool": bool}
 
 
-def meets(condition: Condition, column: Column | IdColumn) -> NDArray[np.bool_]:
-    """Return (n,) whether each item meets a condition, given the values of the attribute.
+def meets(condition: Condition, column: Column | IdColumn, rows: NDArray[np.int64] | slice = _ALL) -> NDArray[np.bool_]:
+    """Return whether each of some items, or of all, meets a condition, given the values of the attribute.
 
     Examples
     --------
@@ -220,92 +217,65 @@ def meets(condition: Condition, column: Column | IdColumn) -> NDArray[np.bool_]:
     [True, False, True]
     """
     mask: NDArray[np.bool_]
-    if isinstance(column, IdColumn):
+    bounds = bounds_of(condition, column)
+    if bounds is not None:
+        values, low, high = bounds
+        mask = _within(values[rows], low, high)
+    elif isinstance(column, IdColumn):
         mask = np.zeros(column.n, dtype=bool)
         mask[[row for row in _rows(condition, column) if row >= 0]] = True
+        mask = mask[rows]
     elif isinstance(column, NumberColumn):
-        mask = np.isin(column.numbers, condition.values) if condition.values else _within(column.numbers, condition)
+        mask = np.isin(column.numbers[rows], condition.values)
     else:
         if condition.values:
             wanted = np.zeros(len(column.labels), dtype=bool)
-            codes = (column.code_of.get(value) for value in condition.values)  # type: ignore[arg-type]
-            wanted[[code for code in codes if code is not None]] = True
+            wanted[[code for code in _codes(condition, column) if code >= 0]] = True
         else:
-            wanted = _within(np.array(column.labels, dtype=np.float64), condition)
+            assert isinstance(column, LabelColumn)
+            wanted = _within(column.label_numbers, condition.low, condition.high)
         if isinstance(column, LabelColumn):
-            mask = np.take(wanted, column.codes, mode="clip")
+            mask = np.take(wanted, column.codes[rows], mode="clip")
         else:
-            mask = np.zeros(len(column), dtype=bool)
-            mask[np.searchsorted(column.offsets, np.flatnonzero(wanted[column.codes]), side="right") - 1] = True
+            part = column if rows is _ALL else column.take(rows)
+            mask = np.zeros(len(part), dtype=bool)
+            mask[np.searchsorted(part.offsets, np.flatnonzero(wanted[part.codes]), side="right") - 1] = True
     return ~mask if condition.negated else mask
 
 
-def _within(numbers: NDArray[np.float64], condition: Condition) -> NDArray[np.bool_]:
-    """Return which numbers lie in the range of a condition. A bound that is not given takes no time."""
-    if condition.low == -math.inf:
-        return numbers <= condition.high
-    above: NDArray[np.bool_] = numbers >= condition.low
-    if condition.high < math.inf:
-        above &= numbers <= condition.high
-    return above
+def bounds_of(condition: Condition, column: Column | IdColumn) -> Bounds | None:
+    """Return the bounds of one value of each item that say whether it meets a condition; None if others say it.
 
-
-def _size(conditions: tuple[Condition, ...], selection: Selection) -> int:
-    """Return the memory of an entry of the cache: in a small catalog the conditions take more than the selection."""
-    values = [value for one in conditions for value in one.values]
-    letters = sum(4 * len(value) for value in values if isinstance(value, str))
-    return _ENTRY_BYTES * len(conditions) + _VALUE_BYTES * len(values) + letters + selection.nbytes
-
-
-class ConditionCache:
-    """The selections of the conditions that were used last, up to a number of bytes.
-
-    It belongs to one catalog, which never changes: a changed catalog is another one, with an empty cache. It is
-    thread-safe.
-
-    Parameters
-    ----------
-    columns
-        The attributes of the catalog, and perhaps its ids.
-    most_bytes
-        The most memory that the selections and their conditions take. The last one is kept in any case.
+    If the condition is negated, items beyond the bounds meet it.
 
     Examples
     --------
     >>> from fairsync.catalog.attributes import make_column
-    >>> cache = ConditionCache({"region": make_column("region", ["DE", "AT", "DE"], 3)})
-    >>> cache.select({"region": "DE"}), cache.select({"region": ["DE"]}) is cache.select({"region": "DE"})
-    (Selection(2 of 3 items), True)
+    >>> bounds_of(Condition("region", ("DE",)), make_column("region", ["DE", "AT"], 2))
+    (array([1, 0], dtype=int32), 1, 1)
     """
+    if isinstance(column, LabelColumn) and len(condition.values) == 1:
+        code = _codes(condition, column)[0]
+        return column.codes, code, code
+    if isinstance(column, NumberColumn) and not condition.values:
+        return column.numbers, condition.low, condition.high
+    return None
 
-    def __init__(self, columns: Mapping[str, Column | IdColumn], most_bytes: int = CACHE_BYTES) -> None:
-        self._columns, self._most_bytes = columns, most_bytes
-        self._kept: OrderedDict[tuple[Condition, ...], tuple[Selection, int]] = OrderedDict()
-        self._bytes, self._lock = 0, threading.Lock()
 
-    def __len__(self) -> int:
-        return len(self._kept)
+def _codes(condition: Condition, column: LabelColumn | ListColumn) -> list[int]:
+    """Return the codes of the labels of a condition, -1 for labels that no item has."""
+    return [column.code_of.get(value, -1) for value in condition.values]  # type: ignore[arg-type]
 
-    def select(self, where: Where) -> Selection | None:
-        """Return the items that meet all conditions; None where there are none."""
-        conditions = parse_conditions(where, self._columns)
-        if not conditions:
-            return None
-        with self._lock:
-            found = self._kept.get(conditions)
-            if found is not None:
-                self._kept.move_to_end(conditions)
-                return found[0]
-        masks = [meets(one, self._columns[one.attribute]) for one in conditions]
-        made = Selection(np.logical_and.reduce(masks) if len(masks) > 1 else masks[0], conditions)
-        size = _size(conditions, made)
-        with self._lock:
-            found = self._kept.setdefault(conditions, (made, size))
-            if found[0] is made:
-                self._bytes += size
-                while self._bytes > self._most_bytes and len(self._kept) > 1:
-                    self._bytes -= self._kept.popitem(last=False)[1][1]
-        return found[0]
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ConditionCache, (dict(self._columns), self._most_bytes)
+def _within(values: NDArray[Any], low: float, high: float) -> NDArray[np.bool_]:
+    """Return which values lie in a range. A bound that is not given takes no time."""
+    within: NDArray[np.bool_]
+    if low == high:
+        within = values == low
+    elif low == -math.inf:
+        within = values <= high
+    else:
+        within = values >= low
+        if high < math.inf:
+            within &= values <= high
+    return within

@@ -2,13 +2,18 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
     from fairsync.catalog.conditions import Condition
+
+_Rows = npt.NDArray[np.int64]
+
+Bounds: TypeAlias = tuple[npt.NDArray[Any], float, float]
+"""A value of each item, and the lowest and the highest value of those that are selected."""
 
 
 class Selection:
@@ -29,17 +34,30 @@ class Selection:
     """
 
     def __init__(self, mask: npt.NDArray[np.bool_], conditions: Sequence["Condition"] = ()) -> None:
-        self._conditions = conditions
-        self.mask = mask.view()
-        self.mask.flags.writeable = False
-        self._count = int(np.count_nonzero(mask))
+        self._conditions, self.n_items = conditions, len(mask)
+        self._mask: npt.NDArray[np.bool_] | None = _frozen(mask)
+        self._rows: _Rows | None = None
         self._sizes: tuple[npt.NDArray[np.integer], npt.NDArray[np.int64]] | None = None
+
+    bounds: Sequence[Bounds] | None = None
+    """The bounds that all selected items keep, and no others; None if it is not known."""
 
     def __len__(self) -> int:
         return self._count
 
     def __repr__(self) -> str:
-        return f"Selection({self._count:,} of {len(self.mask):,} items)"
+        return f"Selection({len(self):,} of {self.n_items:,} items)"
+
+    @property
+    def mask(self) -> npt.NDArray[np.bool_]:
+        """(items,) whether each item is selected."""
+        assert self._mask is not None
+        return self._mask
+
+    @property
+    def share(self) -> float:
+        """The share of the items that is selected, 0 only if none is. If it is large, it may be an estimate."""
+        return len(self) / self.n_items
 
     @property
     def conditions(self) -> "tuple[Condition, ...] | None":
@@ -53,13 +71,22 @@ class Selection:
 
     @property
     def nbytes(self) -> int:
-        """The most memory that the selection takes, in bytes."""
-        return self.mask.nbytes + 8 * self._count
+        """About the most memory that the selection takes, in bytes: a mask, rows if they are few, sizes of groups."""
+        return 5 * self.n_items
 
-    @cached_property
-    def rows(self) -> npt.NDArray[np.int64]:
+    @property
+    def rows(self) -> _Rows:
         """The rows of the selected items, in ascending order."""
-        return np.flatnonzero(self.mask)
+        if self._rows is not None:
+            return self._rows
+        rows = np.flatnonzero(self.mask)
+        if rows.nbytes <= self.n_items:  # they are asked for again and again only where they are few
+            self._rows = rows
+        return rows
+
+    def has(self, rows: _Rows | slice) -> npt.NDArray[np.bool_]:
+        """Return whether each of some items is selected."""
+        return self.mask[rows]
 
     def group_sizes(self, group_of: npt.NDArray[np.integer], n_groups: int) -> npt.NDArray[np.int64]:
         """Return (G,) the number of selected items of each group, given the group of every item."""
@@ -68,3 +95,13 @@ class Selection:
             # The group of every item stays the same array as long as the catalog does.
             self._sizes = last = (group_of, np.bincount(group_of[self.mask], minlength=n_groups).astype(np.int64))
         return last[1]
+
+    @cached_property
+    def _count(self) -> int:
+        return int(np.count_nonzero(self.mask))
+
+
+def _frozen(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    view = mask.view()
+    view.flags.writeable = False
+    return view

@@ -104,26 +104,26 @@ def _add(hashes: _Hashes, piece: _Hashes, key: np.uint64) -> _Hashes:
 
 def _pieces(lists: Sequence[Sequence[str]], n: int) -> Iterator[tuple[_Hashes, _Places | None]]:
     """Yield the first 8 bytes of the words, the next 8, and so on, and the words that have them; None for all."""
-    # Joined list by list, because each word is touched twice: it is in the cache the second time.
-    text = "\0".join(["\0".join(one) for one in lists]).encode("utf-8", "surrogatepass")
-    letters, step = np.frombuffer(text, dtype=np.uint8), (len(text) + 1) // n
-    if np.count_nonzero(letters == 0) != n - 1:
+    # Joined list by list, because each word is touched twice: it is in the cache the second time. At the end is a whole
+    # piece of zeros.
+    text = "\0".join([*("\0".join(one) for one in lists), "\0" * (_PIECE - 1)]).encode("utf-8", "surrogatepass")
+    letters, size = np.frombuffer(text, dtype=np.uint8), len(text) - _PIECE + 1
+    step = size // n
+    if np.count_nonzero(letters) != size - n:
         yield from _pieces([[_STRANGE if "\0" in word else word for word in one] for one in lists], n)
-    elif len(text) + 1 == n * step and step <= _LONG and not letters[step - 1 :: step].any():
+    elif size == n * step and step <= _LONG and not letters[step - 1 : size : step].any():
         # Ids of one length, as most are, begin at equal distances.
-        padded = text + bytes(_PIECE)
         for at in range(0, step - 1, _PIECE):
-            piece = np.ndarray(n, dtype="<u8", buffer=padded, offset=at, strides=(step,))
+            piece = np.ndarray(n, dtype="<u8", buffer=text, offset=at, strides=(step,))
             yield (piece if at + _PIECE < step else piece & _BITS[step - 1 - at]), None
     else:
-        ends = np.append(np.flatnonzero(letters == 0), len(text))
+        ends = np.flatnonzero(letters[:size] == 0)
         starts = np.concatenate([[0], ends[:-1] + 1])
         lengths = ends - starts
         if lengths.max() > _LONG:
             yield from _pieces([[_short(word) for word in one] for one in lists], n)
             return
-        padded = text + bytes(_PIECE)
-        anywhere = np.ndarray(len(text) + 1, dtype="<u8", buffer=padded, strides=(1,))
+        anywhere = np.ndarray(size, dtype="<u8", buffer=text, strides=(1,))
         shortest, having = int(lengths.min()), None
         for at in range(0, int(lengths.max()), _PIECE):
             if at >= shortest:

@@ -87,7 +87,7 @@ class CatalogRules(Rules):
 
     def _selection(self, where: Where) -> Selection | None:
         chosen = self._catalog.select(where)
-        if chosen is not None and not len(chosen) and not self._allow_empty:
+        if chosen is not None and not chosen.share and not self._allow_empty:
             why = unknown_label(where, self._catalog.condition_columns)
             raise InvalidInputError(f"no item meets the condition {dict(where)!r:.200}" + (f": {why}" if why else "."))
         return chosen

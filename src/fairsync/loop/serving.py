@@ -257,17 +257,21 @@ def _filled(
     eligible: Eligibility,
 ) -> Hits:
     """Return the hits with longer lists where groups that the policy masked are all that is left to show."""
-    lacking = np.flatnonzero((hits.rows[:, :k] >= 0).sum(axis=1) < np.minimum(eligible.counts, k))
+    found = np.count_nonzero(hits.rows[:, :k] >= 0, axis=1)
+    short = np.flatnonzero(found < k)
+    if not len(short):  # as a rule: to count what is eligible takes time
+        return hits
+    lacking = short[found[short] < eligible.take(short).counts]
     if not len(lacking):
         return hits
     last = np.where(np.isinf(prices), LARGEST_PRICE, prices)
-    found = search_eligible(index, users[lacking], last, hits.rows.shape[1], eligible.take(lacking))
-    if ((found.rows[:, :k] >= 0).sum(axis=1) < np.minimum(eligible.counts[lacking], k)).any():
+    again = search_eligible(index, users[lacking], last, hits.rows.shape[1], eligible.take(lacking))
+    if ((again.rows[:, :k] >= 0).sum(axis=1) < np.minimum(eligible.counts[lacking], k)).any():
         raise FairSyncError(
             f"The index found fewer than k = {k} of the eligible items though there are more. 'exact' finds all."
         )
     rows, relevance = hits.rows.copy(), hits.relevance.copy()
-    rows[lacking], relevance[lacking] = found.rows, found.relevance
+    rows[lacking], relevance[lacking] = again.rows, again.relevance
     return Hits(rows, relevance)
 
 

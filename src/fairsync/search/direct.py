@@ -6,6 +6,8 @@ same bounds of rounding, and settles the few that come near the best in float64,
 for bit.
 """
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -29,6 +31,8 @@ _MOST_PRODUCTS = 1 << 22
 # The k-th best score is estimated from the best scores of bundles. With this many times k of them, few items are above
 # the estimate.
 _BUNDLES_PER_K = 4
+# An estimate of how many items meet a condition is exceeded by this many standard deviations.
+_DEVIATIONS = 4
 _LOWEST = float(np.finfo(np.float32).min)
 
 
@@ -79,14 +83,28 @@ def search_one(
         np.maximum(scores, _scores(items.values, columns[:, interest : interest + 1], rows), out=scores)
     if bonus is not None:
         scores += item_bonus.of(bonus)[: len(scores)] if rows is None else bonus.take(catalog.group_of.take(rows))
+    found, best = None, min(goal, len(scores))
     if eligible is not None and rows is None:
         scores[eligible.excluded] = -np.inf
         if (chosen := eligible.selection(0)) is not None:
-            lower_barred(chosen.mask, scores)
-    cut = max(_kth_best(scores, min(goal, len(scores))) - margin, _LOWEST)
-    # One step down, since float32 may round up; masked items score -inf and stay below.
-    found = (scores >= np.nextafter(np.float32(cut), np.float32(_LOWEST))).nonzero()[0]
+            # About this many of the best items hold enough that meet the condition. The others need no look.
+            more = min(len(scores), math.ceil((goal + _DEVIATIONS * math.sqrt(goal)) / chosen.share))
+            found, kth = _reaching(scores, more, margin)
+            found = found[chosen.has(found)]
+            if np.count_nonzero(scores[found] >= kth) < best:
+                found = None
+                lower_barred(chosen.mask, scores)
+    if found is None:
+        found, _ = _reaching(scores, best, margin)
     return settle_one(catalog, user, prices, k, found if rows is None else rows[found])
+
+
+def _reaching(scores: npt.NDArray[np.float32], k: int, margin: float) -> tuple[npt.NDArray[np.int64], float]:
+    """Return all items that may be among the best k, and a score that k of them reach."""
+    kth = _kth_best(scores, k)
+    # One step down, since float32 may round up; masked items score -inf and stay below.
+    cut = np.nextafter(np.float32(max(kth - margin, _LOWEST)), np.float32(_LOWEST))
+    return (scores >= cut).nonzero()[0], kth
 
 
 def _scores(

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +12,7 @@ from fairsync.catalog.selection import Selection
 from fairsync.errors import InvalidInputError
 
 _Rows = npt.NDArray[np.int64]
+_Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,8 @@ class Eligibility:
         """Return the eligibility of requests whose excluded rows are joined already, sorted and distinct in each."""
         distinct = {id(one): one for one in selections if one is not None}
         for one in distinct.values():
-            if len(one.mask) != n_items:
-                raise InvalidInputError(f"a selection of {len(one.mask)} items does not fit {n_items} items.")
+            if one.n_items != n_items:
+                raise InvalidInputError(f"a selection of {one.n_items} items does not fit {n_items} items.")
         place = {key: at for at, key in enumerate(distinct)}
         selection_of = np.array([place.get(id(one), -1) for one in selections], dtype=np.int64)
         return cls(n_items, tuple(distinct.values()), selection_of, excluded, offsets)
@@ -112,8 +115,8 @@ class Eligibility:
 
     @property
     def shares(self) -> npt.NDArray[np.float64]:
-        """(n,) The share of the items that meets the condition of each request."""
-        shares = np.array([*(len(chosen) / self.n_items for chosen in self.selections), 1.0])
+        """(n,) The share of the items that meets the condition of each request, or an estimate: see `Selection`."""
+        shares = np.array([*(chosen.share for chosen in self.selections), 1.0])
         return shares[self.selection_of]
 
     def selection(self, request: int) -> Selection | None:
@@ -142,7 +145,7 @@ class Eligibility:
         there = self.selected_sizes(int(self.selection_of[request]), group_of, sizes)
         gone = self.excluded[self.offsets[request] : self.offsets[request + 1]]
         if chosen is not None:
-            gone = gone[chosen.mask[gone]]
+            gone = gone[chosen.has(gone)]
         return there - np.bincount(group_of[gone], minlength=len(sizes)) if len(gone) else there
 
     def selected_sizes(self, at: int, group_of: npt.NDArray[np.integer], sizes: _Rows) -> _Rows:
@@ -193,16 +196,41 @@ class Eligibility:
 
     def _meets(self, owners: _Rows, rows: _Rows) -> npt.NDArray[np.bool_]:
         """Return whether item ``rows[j]`` meets the condition of request ``owners[j]``, for each j."""
-        used = self.selection_of[owners]
+        if len(self.selections) == 1 and not self.selection_of.any():
+            return self.selections[0].has(rows)
         met = np.ones(len(rows), dtype=bool)
         if not self.selections:
+            return met
+        used = self.selection_of.take(owners)
+        bounds, is_bounded = self._bounds
+        for values, low, high in bounds:
+            mine = values.take(rows)
+            met &= (mine >= low.take(used)) & (mine <= high.take(used))
+        if is_bounded.all():
             return met
         if len(self.selections) <= np.iinfo(np.int16).max:
             used = used.astype(np.int16)  # sorted by counting, in a tenth of the time
         order = np.argsort(used, kind="stable")
-        edges = np.searchsorted(used[order], np.arange(len(self.selections) + 1, dtype=used.dtype))
-        for chosen, start, stop in zip(self.selections, edges[:-1], edges[1:], strict=True):
-            if start < stop:
-                mine = order[start:stop]
-                met[mine] = chosen.mask[rows[mine]]
+        edges = np.searchsorted(used.take(order), np.arange(len(self.selections) + 1, dtype=used.dtype)).tolist()
+        for at in np.flatnonzero(~is_bounded[:-1]).tolist():
+            mine = order[edges[at] : edges[at + 1]]
+            if len(mine):
+                met[mine] = self.selections[at].has(rows.take(mine))
         return met
+
+    @cached_property
+    def _bounds(self) -> tuple[list[tuple[npt.NDArray[Any], _Floats, _Floats]], npt.NDArray[np.bool_]]:
+        """The bounds of all selections by the values that they are about, and which selections have any.
+
+        At the end is what stands for all items.
+        """
+        by_values: dict[int, tuple[npt.NDArray[Any], _Floats, _Floats]] = {}
+        is_bounded = np.array([*(chosen.bounds is not None for chosen in self.selections), True])
+        for at, chosen in enumerate(self.selections):
+            for values, low, high in chosen.bounds or ():
+                if id(values) not in by_values:
+                    nothing = np.full(len(is_bounded), np.inf)
+                    by_values[id(values)] = values, -nothing, nothing
+                _, lowest, highest = by_values[id(values)]
+                lowest[at], highest[at] = max(lowest[at], low), min(highest[at], high)
+        return list(by_values.values()), is_bounded

@@ -138,7 +138,7 @@ class ExactIndex:
                 sizes = eligible.group_sizes(0, self.catalog.group_of, self.catalog.group_sizes)
                 goal, reference = _reference(sizes, prices, k)
             chosen = eligible.selection(0)
-            if rows is None and chosen is not None and len(chosen) <= _FEW * len(self.catalog):
+            if rows is None and chosen is not None and chosen.share <= _FEW:
                 rows = chosen.rows
                 if len(rows) and len(eligible.excluded):
                     rows = np.delete(rows, _excluded_among(rows, eligible).excluded)
@@ -204,18 +204,15 @@ class ExactIndex:
         if not eligible.selections:
             return self._restricted(vectors, prices, k, kept, eligible)
         used = eligible.selection_of[kept]
-        users_of = np.bincount(used + 1, minlength=len(eligible.selections) + 1)[1:]
-        rest = [kept[used < 0]]
-        for at in np.flatnonzero(users_of):
+        users = np.bincount(used + 1)[used + 1]
+        few = eligible.shares[kept] <= np.where((users >= _ENOUGH_USERS) | (users == len(kept)), _FEW, _FEW_OF_ONE)
+        for at in np.unique(used[few]).tolist():
             chosen, mine = eligible.selections[at], kept[used == at]
-            most = _FEW if len(mine) >= _ENOUGH_USERS or len(mine) == len(kept) else _FEW_OF_ONE
-            if len(chosen) > most * len(self.catalog):
-                rest.append(mine)
-            elif len(chosen):
+            if len(chosen):
                 sizes = chosen.group_sizes(self.catalog.group_of, self.catalog.n_groups)
                 inside = _excluded_among(chosen.rows, eligible)
                 tiles += self._restricted(vectors, prices, k, mine, eligible, (chosen.rows, inside), sizes)
-        return tiles + self._restricted(vectors, prices, k, np.concatenate(rest), eligible)
+        return tiles + self._restricted(vectors, prices, k, kept[~few], eligible)
 
     def _restricted(
         self,

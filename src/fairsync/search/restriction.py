@@ -1,5 +1,7 @@
 """What the users of one scan may get, applied to blocks of scores: an item that is not eligible scores -inf."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,6 +12,7 @@ _Floats = npt.NDArray[np.float32]
 # Fresh memory for a whole block would cost as much as the work on it: pieces of this many items stay in cache.
 _PIECE = 1 << 16
 _CACHE_LINE = 64
+_MOST_INT32 = np.iinfo(np.int32).max
 _INFINITY_BITS = np.array([-np.inf], dtype=np.float32).view(np.int32)[0]
 
 
@@ -23,12 +26,12 @@ class Restriction:
 
     Attributes
     ----------
-    shared : numpy.ndarray or None
-        (items,) the items that are eligible for all of the users, where all have the same condition. It becomes part of
-        the bonus of an item, which costs nothing for each user.
+    shared : Selection or None
+        The items that meet the condition of all users, where they have the same. Under prices it becomes part of the
+        bonus of an item; otherwise the few items of each block that reach the cut are checked.
     own : Eligibility or None
-        The eligibility, where the users have different conditions. Scores are compared with the cut first, and only
-        the few items that reach it are checked.
+        What the conditions of the users leave, where they are different. The few items of all blocks are checked
+        together.
 
     Examples
     --------
@@ -42,33 +45,24 @@ class Restriction:
 
     def __init__(self, eligible: Eligibility) -> None:
         self.users = len(eligible)
-        self.shared: npt.NDArray[np.bool_] | None = None
+        self.shared = None
         self.own: Eligibility | None = None
         used = eligible.selection_of
         if (used == used[0]).all():
-            self.shared = eligible.selections[used[0]].mask if used[0] >= 0 else None
+            self.shared = eligible.selection(0)
         else:
-            self.own = Eligibility(
-                eligible.n_items, eligible.selections, used, eligible.excluded[:0], np.zeros_like(eligible.offsets)
-            )
-        # In the order of their rows, so that the entries of a block of rows are next to each other. Counting takes a
-        # fraction of the time of sorting, and puts rows that differ in their last bits only in any order.
-        self._shift = max(0, eligible.n_items.bit_length() - 15)
-        bucket = (eligible.excluded >> self._shift).astype(np.uint16)
-        order = np.argsort(bucket, kind="stable")
-        self._buckets = bucket.take(order)
-        self._excluded = (eligible.excluded * self.users + eligible.owners).take(order)
+            self.own = replace(eligible, excluded=eligible.excluded[:0], offsets=np.zeros_like(eligible.offsets))
+        # In the order of their rows, so that the entries of a block of rows are next to each other.
+        places = eligible.excluded * self.users + eligible.owners
+        small = places.astype(np.int32) if eligible.n_items * self.users <= _MOST_INT32 else places
+        self._excluded = np.sort(small).astype(np.int64)
 
     def exclude(self, start: int, stop: int, scores: _Floats) -> None:
         """Lower the scores of items that single users exclude, in a block of rows."""
         if not len(self._excluded):
             return
-        # Of the same type, or numpy would convert all of them.
-        bounds = np.array((start >> self._shift, ((stop - 1) >> self._shift) + 1), dtype=self._buckets.dtype)
-        first, end = self._buckets.searchsorted(bounds).tolist()
+        first, end = self._excluded.searchsorted(np.array((start, stop)) * self.users)
         at = self._excluded[first:end] - start * self.users
-        if (start | stop) & ((1 << self._shift) - 1):  # the first or the last bucket may be cut
-            at = at[(at >= 0) & (at < (stop - start) * self.users)]
         width = scores.shape[1]
         flat = scores.reshape(-1)
         if width == self.users:
@@ -78,7 +72,7 @@ class Restriction:
         for interest in range(width // self.users):
             flat[row * width + interest * self.users + user] = -np.inf
 
-    def lower(self, start: int, stop: int, bonus: _Floats | None, memory: _Floats) -> _Floats:
+    def lower(self, start: int, stop: int, bonus: _Floats, memory: _Floats) -> _Floats:
         """Return the bonus of each item of a block, -inf where the shared condition is not met.
 
         Parameters
@@ -86,30 +80,28 @@ class Restriction:
         start, stop
             The rows of the block.
         bonus
-            The bonus of each item without the condition; None for zeros. It is left as it is, unless it shares memory
-            with the result.
+            The bonus of each item without the condition. It is left as it is, unless it shares memory with the result.
         memory
-            Where to write the result: as long as the block, or longer.
+            Where to write the result: as long as the bonus, or longer.
         """
         assert self.shared is not None
         size = stop - start
-        if bonus is None:
-            memory[:size] = 0.0
-        elif bonus is not memory:
-            memory[:size] = bonus[:size]
-        lower_barred(self.shared[start:stop], memory[:size])
-        memory[size:] = 0.0
+        memory[: len(bonus)] = bonus
+        memory[:size] += _minus_infinity(self.shared.mask[start:stop])
         return memory
 
     def mask(self, start: int, stop: int, scores: _Floats) -> None:
-        """Lower the scores of all items that the users' own conditions do not admit, in a block of rows."""
-        assert self.own is not None
+        """Lower the scores of all items that the conditions of the users do not admit, in a block of rows."""
         size = stop - start
+        if self.shared is not None:
+            scores[:size] += _minus_infinity(self.shared.has(slice(start, stop)))[:, None]
+        if self.own is None:
+            return
         # A little longer than need be: rows at distances of a power of two would drive each other out of the cache.
         masks = np.ones((self.users, size + _CACHE_LINE), dtype=bool)
         for mask, at in zip(masks, self.own.selection_of.tolist(), strict=True):
             if at >= 0:
-                mask[:size] = self.own.selections[at].mask[start:stop]
+                mask[:size] = self.own.selections[at].has(slice(start, stop))
         barred = _minus_infinity(np.ascontiguousarray(masks[:, :size].T))
         for interest in range(scores.shape[1] // self.users):
             scores[:size, interest * self.users : (interest + 1) * self.users] += barred

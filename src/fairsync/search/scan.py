@@ -154,6 +154,8 @@ class Scan:
         self.cut: _Floats = np.full(len(tile.users), _LOWEST, dtype=np.float32)
         self.found: list[tuple[_Rows, _Rows, _Floats]] = []
         self.count = 0
+        # The first items found that are known to meet the conditions of their users.
+        self._eligible = 0
         # Up to this row the bonus is added to every single score, because bundles do not decide enough: see `_look`.
         self._in_full_to = 0
 
@@ -190,9 +192,11 @@ class Scan:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
         parts = (np.concatenate(column) for column in zip(*self.found, strict=True))
         owners, rows, scores = parts
-        if self.tile.restriction is not None and self.tile.restriction.own is not None:
-            kept = self.tile.restriction.own.allows(owners, rows)
-            owners, rows, scores = owners[kept], rows[kept], scores[kept]
+        limits, kept = self.tile.restriction, self._eligible
+        if limits is not None and limits.own is not None and kept < len(owners):
+            at = np.flatnonzero(limits.own.allows(owners[kept:], rows[kept:]))
+            at = np.concatenate([np.arange(kept), at + kept])
+            owners, rows, scores = owners.take(at), rows.take(at), scores.take(at)
         return owners, rows, scores
 
     def sift(self) -> None:
@@ -219,7 +223,7 @@ class Scan:
     def _keep(self, owners: _Rows, rows: _Rows, scores: _Floats, kept: npt.NDArray[np.bool_]) -> None:
         at = np.flatnonzero(kept)
         self.found = [(owners.take(at), rows.take(at), scores.take(at))]
-        self.count = len(at)
+        self.count = self._eligible = len(at)
 
     def _raise(self, kth: _Floats) -> None:
         """Raise the cut, given a float32 score that k distinct items reach."""
@@ -248,12 +252,9 @@ class Scan:
             bonus[stop - start :] = 0.0
             at = slice(start, stop) if tile.rows is None else tile.rows[start:stop]
             np.take(tile.bonus, tile.group_of[at], mode="clip", out=bonus[: stop - start])
-        if limits is not None and limits.shared is not None:
-            if width == 1:  # there are as many scores as bonuses
-                only = scores[: stop - start, 0]
-                limits.lower(start, stop, only, only)
-            else:
-                bonus = limits.lower(start, stop, bonus, rest[:length])
+        shared = None if limits is None else limits.shared
+        if limits is not None and shared is not None and bonus is not None:
+            bonus, shared = limits.lower(start, stop, bonus, rest[:length]), None
         # The most bundles that are worth opening. If k is large for the block, that is a quarter of them.
         crowd = min(4 * tile.k, size // 4) * users
         open_, worth = None, True
@@ -261,9 +262,8 @@ class Scan:
             # A bundle scores at most its best relevance plus its best bonus. This bound takes an eighth of the
             # additions.
             bound = self._bundles(scores, best)
-            if tile.bonus is not None:  # without prices, what is not eligible scores less, and nothing more
-                # Repeated first: numpy takes about as long for a short row as for one of some hundred values.
-                bound.reshape(-1)[:] += np.repeat(bonus.reshape(bundles, size).max(axis=0), users)
+            # Repeated first: numpy takes about as long for a short row as for one of some hundred values.
+            bound.reshape(-1)[:] += np.repeat(bonus.reshape(bundles, size).max(axis=0), users)
             open_ = bound >= self.cut
             worth = bool(np.count_nonzero(open_) <= crowd)
         if open_ is None or not worth:
@@ -274,7 +274,7 @@ class Scan:
             open_ = top >= self.cut
             if np.count_nonzero(open_) > crowd:
                 # The first block, or items in an unfavourable order: the block's own k-th best is a better cut.
-                if limits is not None and limits.own is not None:
+                if limits is not None:
                     limits.mask(start, stop, scores)
                     top = self._bundles(scores, best)
                 self._raise(self._kth(top, scores[: stop - start]))
@@ -296,9 +296,13 @@ class Scan:
         if bonus is not None and len(bundle) - len(at) > length * users // 64:
             # Opening this many bundles in vain costs more than adding the bonus to every score.
             worth = False
-        if len(at):
-            self.found.append((owner.take(at), start + slab * size + bundle.take(at), values.take(flat)))
-            self.count += len(at)
+        owners, rows, values = owner.take(at), start + slab * size + bundle.take(at), values.take(flat)
+        if shared is not None:
+            meets = np.flatnonzero(shared.has(rows))
+            owners, rows, values = owners.take(meets), rows.take(meets), values.take(meets)
+        if len(rows):
+            self.found.append((owners, rows, values))
+            self.count += len(rows)
         return worth
 
     def _multiply(self, start: int, stop: int, scores: _Floats, memory: _Floats) -> None:

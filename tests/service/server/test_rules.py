@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from fairsync.catalog.conditions import ConditionCache
+from fairsync.catalog.condition_cache import ConditionCache
 from fairsync.errors import RefusedError
 from fairsync.service.client import Client
 from fairsync.service.schema import MSGPACK
