@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matplotlib.figure import Figure
@@ -11,10 +10,8 @@ from matplotlib.lines import Line2D
 from fairsync.experiments.colours import COLOURS
 from fairsync.experiments.compared_methods import METHODS
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
-from fairsync.experiments.experiment import Experiment, WorkStep
-from fairsync.experiments.floor_levels import binding_floor
+from fairsync.experiments.experiment import Experiment
 from fairsync.experiments.ratio_axis import scale_as_ratio
-from fairsync.experiments.trials import Trial
 from fairsync.report.plot import tidy
 
 if TYPE_CHECKING:
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fairsync.experiments.experiment import Lab
-    from fairsync.experiments.trials import Order
+    from fairsync.experiments.trials import Order, Trial
 
 _ORDERS: dict[Order, str] = {"dealt": "at random", "sorted": "sorted by taste", "time": "in order of time"}
 _MARKERS: dict[Order, str] = {"dealt": "o", "sorted": "s", "time": "^"}
@@ -64,21 +61,13 @@ def arrival_order(lab: Lab) -> Exhibit:
 
 
 def _trials(lab: Lab) -> list[Trial]:
-    setting = lab.setting
-    k = setting.ks[0]
-    floor = binding_floor(lab, k)
+    k = lab.setting.ks[0]
+    floor = lab.binding_floor(k)
     return [
-        Trial(setting.analysed, setting.seeds[0], method, k, floor, batch_size=setting.batch_size, order=order)
+        lab.trial(method, k, floor, order=order)
         for order in _ORDERS
         for method in METHODS
         if order != "time" or lab.dataset.facts.has_clock
-    ]
-
-
-def _steps(lab: Lab) -> list[WorkStep]:
-    return [
-        WorkStep(f"{trial.method}, {_ORDERS[trial.order]}", partial(lab.trials.outcome, trial))
-        for trial in _trials(lab)
     ]
 
 
@@ -114,4 +103,4 @@ def _plot(rows: dict[tuple[Order, str], ArrivalOrderRow], k: int) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment("arrival-order", "Other orders of arrival", lambda setting: (), arrival_order, _steps)
+EXPERIMENT = Experiment("arrival-order", "Other orders of arrival", arrival_order, _trials)

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter
 
 from fairsync.experiments.colours import COLOURS, MARKERS
 from fairsync.experiments.compared_methods import METHODS
-from fairsync.experiments.comparison import tense_floors, tense_steps, trials_of
+from fairsync.experiments.comparison import all_trials, tense_floors
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment, Lab
 from fairsync.report.plot import tidy
@@ -88,7 +88,7 @@ def _show(lab: Lab) -> Exhibit:
     costs: dict[tuple[str, str, int], Cost] = {}
     for model, k in product(setting.models, setting.ks):
         for method in _METHODS:
-            outcomes = [lab.trials.outcome(trial) for trial in trials_of(setting, model, method, k, floors[k])]
+            outcomes = [lab.trials.outcome(trial) for trial in lab.of_each_seed(method, k, floors[k], model=model)]
             costs[model, method, k] = cost_of(outcomes)
         costs[model, _HINDSIGHT, k] = least_cost(outcomes)
     rows = [
@@ -145,4 +145,9 @@ def _scale(axes: Axes, costs: Sequence[float]) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-EXPERIMENT = Experiment("cost", "What floors cost, beside the least possible", lambda _: (), _show, tense_steps)
+EXPERIMENT = Experiment(
+    "cost",
+    "What floors cost, beside the least possible",
+    _show,
+    lambda lab: all_trials(lab, tense_floors(lab)),
+)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fairsync.experiments.seed_means import SeedMean
+    from fairsync.experiments.experiment import SeedMean
 
 NAMES = {"recall": "Recall", "ndcg": "NDCG", "hit_rate": "Hit rate", "esp": "ESP"}
 

@@ -12,14 +12,13 @@ from fairsync.experiments.compared_methods import make_method
 from fairsync.experiments.embedding_plot import draw_maps
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment, Lab, WorkStep
-from fairsync.experiments.floor_levels import binding_floor
-from fairsync.experiments.trials import Trial
 from fairsync.retriever import FairRetriever
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
+    from fairsync.experiments.trials import Trial
 
 _GROUPS = 5
 _MOMENTS = (0.01, 0.1, 1.0)  # fractions of all requests
@@ -98,10 +97,8 @@ def dual_space(
 
 def _trial(lab: Lab) -> Trial:
     """Return the trial of the figure: FairSync with the largest K, as in the paper."""
-    setting, k = lab.setting, max(lab.setting.ks)
-    return Trial(
-        setting.analysed, setting.seeds[0], "fairsync", k, binding_floor(lab, k), batch_size=setting.batch_size
-    )
+    k = max(lab.setting.ks)
+    return lab.trial("fairsync", k, lab.binding_floor(k))
 
 
 def _found(lab: Lab) -> dict[str, Any]:
@@ -194,7 +191,6 @@ def _show(lab: Lab) -> Exhibit:
 EXPERIMENT = Experiment(
     "t-sne",
     "Figure: embeddings in the original and the dual space",
-    lambda setting: (),
     _show,
-    lambda lab: [WorkStep("maps by t-SNE", partial(_found, lab))],
+    steps=lambda lab: [WorkStep("maps by t-SNE", partial(_found, lab))],
 )
