@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from fairsync.experiments.curves import Curve, draw_curves
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment, Lab, SeedMean
+from fairsync.experiments.plot import Curve, draw_curves
 
 if TYPE_CHECKING:
     from fairsync.experiments.reproduction_setting import Setting

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fairsync.experiments.colours import COLOURS
 from fairsync.experiments.compared_methods import METHODS
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment
-from fairsync.experiments.ratio_axis import scale_as_ratio
+from fairsync.experiments.plot import COLOURS, missed_handle, scale_as_ratio
 from fairsync.report.plot import tidy
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def _plot(rows: dict[tuple[Order, str], ArrivalOrderRow], k: int) -> Figure:
     panels[0].invert_yaxis()
     look: dict[str, Any] = {"linestyle": "", "color": "#444444"}
     handles = [Line2D([], [], marker=_MARKERS[order], label=_ORDERS[order], **look) for order in orders]
-    handles.append(Line2D([], [], marker="o", markerfacecolor="white", label="floors missed", **look))
+    handles.append(missed_handle())
     figure.legend(handles=handles, loc="outside upper center", ncols=4, frameon=False)
     return figure
 

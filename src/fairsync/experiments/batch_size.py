@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from fairsync.experiments.curves import Curve, draw_curves
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment, Lab, SeedMean, WorkStep
+from fairsync.experiments.plot import Curve, draw_curves
 
 if TYPE_CHECKING:
     from collections.abc import Callable

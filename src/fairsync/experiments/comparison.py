@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from fairsync.experiments.claim_verdicts import LEVEL, compare
-from fairsync.experiments.colours import COLOURS, MARKERS
 from fairsync.experiments.compared_methods import BASELINES, METHODS
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment
+from fairsync.experiments.plot import COLOURS, MARKERS
+from fairsync.experiments.verdicts import LEVEL, compare
 from fairsync.report.plot import tidy
 from fairsync.text import count
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fairsync.experiments.colours import COLOURS, MARKERS
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment
+from fairsync.experiments.plot import COLOURS, MARKERS, missed_handle
 from fairsync.report.plot import tidy
 
 if TYPE_CHECKING:
@@ -100,8 +100,7 @@ def _plot(points: Sequence[FrontierPoint]) -> Figure:
         for axes in (top, bottom):
             tidy(axes)
     handles = [Line2D([], [], label=method, **_look(method)) for method in (*METHODS, BEST)]
-    missed = Line2D([], [], linestyle="", marker="o", color="black", markerfacecolor="white", label="floors missed")
-    figure.legend(handles=[*handles, missed], loc="outside upper center", ncols=4, frameon=False)
+    figure.legend(handles=[*handles, missed_handle()], loc="outside upper center", ncols=4, frameon=False)
     return figure
 
 

@@ -8,13 +8,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator
 
 from fairsync.experiments.batch_size import batch_sizes
-from fairsync.experiments.colours import COLOURS, MARKERS
 from fairsync.experiments.compared_methods import make_method
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment, Lab, WorkStep
+from fairsync.experiments.plot import COLOURS, MARKERS, scale_by_doubling
 from fairsync.report.plot import tidy
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
@@ -174,10 +173,7 @@ def _line(axes: Axes, method: str, points: dict[int, float], label: str | None =
         markersize=5.5,
         label=label,
     )
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(list(points)[::2])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    scale_by_doubling(axes, list(points)[::2])
     tidy(axes)
 
 

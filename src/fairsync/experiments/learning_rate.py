@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fairsync.experiments.colours import COLOURS, MARKERS
 from fairsync.experiments.compared_methods import GRIDS, QUICK_GRIDS
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment
-from fairsync.experiments.ratio_axis import scale_as_ratio
+from fairsync.experiments.plot import COLOURS, MARKERS, missed_handle, scale_as_ratio
 from fairsync.report.plot import label_log_ticks, tidy
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def _plot(rows: Sequence[LearningRateRow], k: int) -> Figure:
     names = ("fairsync", "guaranteed")
     handles = [Line2D([], [], color=COLOURS[name], marker=MARKERS[name], label=name) for name in names]
     handles += [Line2D([], [], color="#444444", linestyle=_STYLES[size], label=f"B = {size}") for size in sizes]
-    handles.append(Line2D([], [], color="#444444", linestyle="", marker="D", mfc="white", label="floors missed"))
+    handles.append(missed_handle())
     figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
     return figure
 

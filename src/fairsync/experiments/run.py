@@ -23,15 +23,14 @@ from fairsync.experiments import (
     two_stages,
 )
 from fairsync.experiments.base_models import BaseModels
-from fairsync.experiments.claim_verdicts import TrialResult
 from fairsync.experiments.claims import judge_all
 from fairsync.experiments.experiment import Experiment, Lab, nothing
-from fairsync.experiments.feasibility_check import check_setting
-from fairsync.experiments.markdown import render_markdown
 from fairsync.experiments.page import render_page
 from fairsync.experiments.reproduction import Reproduction, RunProgress
+from fairsync.experiments.reproduction_setting import check_setting
 from fairsync.experiments.store import Store
 from fairsync.experiments.trials import Trials
+from fairsync.experiments.verdicts import TrialResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -110,7 +109,7 @@ def reproduce(
     text = json.dumps(result.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
     (out / "report.json").write_text(text + "\n", encoding="utf-8")
     (out / "report.html").write_text(render_page(result, out), encoding="utf-8")
-    (out / "report.md").write_text(render_markdown(result), encoding="utf-8")
+    (out / "report.md").write_text(result.to_markdown(), encoding="utf-8")
     return result
 
 

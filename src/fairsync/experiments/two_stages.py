@@ -12,9 +12,9 @@ from scipy.sparse.csgraph import maximum_flow
 from scipy.stats import pearsonr
 
 from fairsync.errors import InvalidInputError
-from fairsync.experiments.colours import COLOURS
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment, Lab, WorkStep
+from fairsync.experiments.plot import COLOURS
 from fairsync.policies import NoPolicy, Uncalibrated
 from fairsync.report.plot import GREY, tidy
 from fairsync.retriever import FairRetriever
