@@ -30,6 +30,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from benchmarks.load import run_load
 from benchmarks.output import OUT, Claim, Table, finish, make_screen
 from benchmarks.service import DIM, GROUPS, Service, running, write_settings
 
@@ -137,21 +138,13 @@ def attack(port: int, name: str) -> None:
 
 def load(service: Service, users: Path, seconds: float) -> tuple[Turn, int, float]:
     """Return what the load of the other token measured, its errors, and the most memory of the service."""
-    core = str(sorted(os.sched_getaffinity(0))[-1])
-    command = [
-        "taskset", "-c", core, sys.executable, "-m", "benchmarks.load", str(service.port), str(users),
-        "--clients", str(_CLIENTS), "--seconds", str(seconds), "--token", _TOKENS["shop"],
-        "--pid", str(service.process.pid),
-    ]  # fmt: skip
-    memory = 0.0
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_HERE) as process:
-        while process.poll() is None:
-            time.sleep(0.1)
-            memory = max(memory, service.memory_mb())
-        assert process.stdout is not None
-        told = json.loads(process.stdout.read())
-    served = told["requests"] / max(told["service_cpu_seconds"], 1e-9)
-    return Turn(told["per_second"], served, told["p99_ms"]), sum(told["errors"].values()), memory
+    memory = [0.0]
+    found = run_load(
+        service.port, users, _CLIENTS, seconds, cores=sorted(os.sched_getaffinity(0))[-1:], token=_TOKENS["shop"],
+        pid=service.process.pid, look=lambda: memory.append(service.memory_mb()),
+    )  # fmt: skip
+    served = found.requests / max(found.service_cpu_seconds, 1e-9)
+    return Turn(found.per_second, served, found.p99_ms), found.n_errors, max(memory)
 
 
 def measure(service: Service, users: Path, name: str, seconds: float, turns: int) -> Result:

@@ -10,17 +10,14 @@ service's.
 """
 
 import argparse
-import json
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from benchmarks.load import run_load
 from benchmarks.output import OUT, Claim, Table, finish, make_screen
 from benchmarks.service import CLIENTS, DIM, GROUPS, Service, running, write_settings
 
@@ -29,7 +26,6 @@ from fairsync.catalog.files import save_catalog
 from fairsync.data import synthetic
 
 _MOST_CLIENTS = 1_000
-_HERE = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -50,24 +46,15 @@ class Phase:
 
 def load(name: str, service: Service, users: Path, seconds: float, clients: int, rate: float = 0.0) -> Phase:
     """Load the service, and look at its memory meanwhile."""
-    cores = sorted(os.sched_getaffinity(0))
-    command = [
-        "taskset", "-c", str(cores[-1]), sys.executable, "-m", "benchmarks.load", str(service.port), str(users),
-        "--clients", str(clients), "--seconds", str(seconds), "--rate", str(rate),
-    ]  # fmt: skip
-    memory, before = [], service.cpu_seconds()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_HERE) as process:
-        while process.poll() is None:
-            time.sleep(0.2)
-            memory.append(service.memory_mb())
-        assert process.stdout is not None
-        told = json.loads(process.stdout.read())
-    cpu = (service.cpu_seconds() - before) / seconds
-    errors = dict(told["errors"])
-    refused = errors.pop("503", 0)
+    memory = list[float]()
+    found = run_load(
+        service.port, users, clients, seconds, rate, cores=sorted(os.sched_getaffinity(0))[-1:],
+        pid=service.process.pid, look=lambda: memory.append(service.memory_mb()),
+    )  # fmt: skip
+    others = {status: number for status, number in found.errors.items() if status != "503"}
     return Phase(
-        name, told["requests"] / seconds, told["per_second"], told["median_ms"], told["p99_ms"], refused,
-        told["refused_p99_ms"], errors, memory, cpu,
+        name, found.requests / seconds, found.per_second, found.median_ms, found.p99_ms, found.errors.get("503", 0),
+        found.refused_p99_ms, others, memory, found.service_cpu_seconds / seconds,
     )  # fmt: skip
 
 
