@@ -9,7 +9,6 @@ once. The service has the first core and the load the second, where there are tw
 service's.
 """
 
-import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from benchmarks.load import run_load
-from benchmarks.output import OUT, Claim, Table, finish, make_screen
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen
 from benchmarks.service import CLIENTS, DIM, GROUPS, Service, running, write_settings
 
 from fairsync import Catalog
@@ -72,12 +71,10 @@ def measure(folder: Path, seconds: float, times: float) -> list[Phase]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small: no claim about speed")
+    parser = make_parser(__doc__, quick="small: no claim about speed")
     parser.add_argument("--items", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=60.0, help="of overload")
     parser.add_argument("--times", type=float, default=10.0, help="what the service can do")
-    parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args(argv)
     items, seconds = (30_000, 4.0) if args.quick else (args.items, args.seconds)
     with TemporaryDirectory() as name:
@@ -103,23 +100,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_table(phases: Sequence[Phase]) -> Table:
-    columns = [
-        "Load",
-        "calls/s",
-        "answered/s",
-        "median ms",
-        "p99 ms",
-        "refused",
-        "p99 ms of those",
-        "memory MB",
-        "cores",
-    ]
-    rows = [
-        [one.name, f"{one.calls:.0f}", f"{one.answered:.0f}", f"{one.median_ms:.0f}", f"{one.p99_ms:.0f}",
-         f"{one.refused:,}", f"{one.refused_p99_ms:.0f}", f"{max(one.memory_mb):.0f}", f"{one.cpu:.2f}"]
-        for one in phases
-    ]  # fmt: skip
-    return Table("Overload", columns, rows)
+    return Table.of(
+        "Overload",
+        phases,
+        {
+            "Load": lambda one: one.name,
+            "calls/s": lambda one: f"{one.calls:.0f}",
+            "answered/s": lambda one: f"{one.answered:.0f}",
+            "median ms": lambda one: f"{one.median_ms:.0f}",
+            "p99 ms": lambda one: f"{one.p99_ms:.0f}",
+            "refused": lambda one: f"{one.refused:,}",
+            "p99 ms of those": lambda one: f"{one.refused_p99_ms:.0f}",
+            "memory MB": lambda one: f"{max(one.memory_mb):.0f}",
+            "cores": lambda one: f"{one.cpu:.2f}",
+        },
+    )
 
 
 if __name__ == "__main__":

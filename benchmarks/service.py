@@ -15,7 +15,6 @@ Claims are made for `apart`, where the service has the very core that the librar
 take their time from the second thread of a search, which the library has for itself.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -30,7 +29,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from benchmarks.load import Asker, make_request, run_load
-from benchmarks.output import OUT, Claim, Table, finish, make_screen
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen
 from msgspec.structs import replace
 from rich.console import Console
 
@@ -231,11 +230,9 @@ def soak(folder: Path, minutes: float, seconds: float, screen: Console) -> Soak:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small: no claim about speed")
+    parser = make_parser(__doc__, quick="small: no claim about speed")
     parser.add_argument("--minutes", type=float, default=0.0, help="of load at 80 %% of capacity")
     parser.add_argument("--only", choices=["latency", "throughput", "soak"])
-    parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args(argv)
     screen = make_screen()
     items, rounds, turns, seconds = (3_000, 40, 1, 0.5) if args.quick else (300_000, 400, 5, 5.0)
