@@ -21,7 +21,6 @@ The intervals were designed on the second and third week of the log (``--skip 7`
 generated traffic, and the first week is reported.
 """
 
-import argparse
 import logging
 import sys
 from collections.abc import Callable
@@ -32,7 +31,7 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen, progress
 
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
@@ -238,8 +237,7 @@ def count_without_promises(world: World, splits: int) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small, to see that it runs")
+    parser = make_parser(__doc__, quick="small, to see that it runs")
     parser.add_argument("--splits", type=int, default=100)
     parser.add_argument("--days", type=int, default=7)
     parser.add_argument("--skip", type=int, default=0, help="days to leave out before")
@@ -303,7 +301,7 @@ def main() -> None:
         "gaps": {name: gaps[name].tolist() for name in measures},
         "A/B gaps": costs.tolist(),
     }
-    sys.exit(finish("ab_replay", tables, [] if given.quick else claims, document, OUT, screen))
+    sys.exit(finish("ab_replay", tables, [] if given.quick else claims, document, given.out, screen))
 
 
 if __name__ == "__main__":

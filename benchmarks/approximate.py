@@ -11,17 +11,15 @@ index of faiss in batches, so ratios to both are given; faiss flat is timed with
 turns call by call, so that other load on the machine affects them equally; only ratios are meaningful.
 """
 
-import argparse
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
 import numpy.typing as npt
-from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen, progress
 from benchmarks.search import make_prices, measure
 from rich.console import Console
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -229,41 +227,34 @@ def table(figures: Sequence[Measurement]) -> Table:
     def text(value: float | None, form: str) -> str:
         return "" if value is None else format(value, form)
 
-    columns = ["items", "search", "prices", "recall@50", "of subsidised", "ms, batch", "ms, one"]
-    columns += ["× exact, batch", "× exact, one", "× flat, batch", "× flat, one"]
-    return Table(
+    return Table.of(
         f"Approximate search, d = {DIM}, {GROUPS} groups, K = {K}, batches of {BATCH}",
-        [*columns, "÷ without prices"],
-        [
-            [
-                f"{one.items:,}",
-                one.search,
-                one.prices,
-                f"{one.recall:.4f}",
-                text(one.recall_subsidised, ".4f"),
-                f"{one.ms_batch:.3f}",
-                f"{one.ms_single:.2f}",
-                f"{one.times_exact_batch:.1f}",
-                f"{one.times_exact_single:.1f}",
-                f"{one.times_flat_batch:.1f}",
-                f"{one.times_flat_single:.1f}",
-                text(one.times_without_prices, ".2f"),
-            ]
-            for one in figures
-        ],
+        figures,
+        {
+            "items": lambda one: f"{one.items:,}",
+            "search": lambda one: one.search,
+            "prices": lambda one: one.prices,
+            "recall@50": lambda one: f"{one.recall:.4f}",
+            "of subsidised": lambda one: text(one.recall_subsidised, ".4f"),
+            "ms, batch": lambda one: f"{one.ms_batch:.3f}",
+            "ms, one": lambda one: f"{one.ms_single:.2f}",
+            "× exact, batch": lambda one: f"{one.times_exact_batch:.1f}",
+            "× exact, one": lambda one: f"{one.times_exact_single:.1f}",
+            "× flat, batch": lambda one: f"{one.times_flat_batch:.1f}",
+            "× flat, one": lambda one: f"{one.times_flat_single:.1f}",
+            "÷ without prices": lambda one: text(one.times_without_prices, ".2f"),
+        },
     )
 
 
 def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="two small catalogs")
+    parser = make_parser(__doc__, quick="two small catalogs")
     parser.add_argument("--items", type=int, default=CLAIMED_ITEMS, help="size of the large catalog")
     parser.add_argument("--graph-items", type=int, default=50_000, help="size of the catalog for graphs; 0: none")
     parser.add_argument("--requests", type=int, default=512)
     parser.add_argument("--threads", type=int, default=1, help="threads per search; building uses all cores")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()
     items, graph_items = (20_000, 5_000) if given.quick else (given.items, given.graph_items)
     requests = max(BATCH, 128 if given.quick else given.requests)

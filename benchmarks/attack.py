@@ -11,7 +11,6 @@ and the attacker, which is nice to the load: it stands for a machine of its own.
 end the attacks sooner.
 """
 
-import argparse
 import contextlib
 import hashlib
 import itertools
@@ -30,7 +29,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from benchmarks.output import OUT, Claim, Table, finish, make_screen
+from benchmarks.load import run_load
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen
 from benchmarks.service import DIM, GROUPS, Service, running, write_settings
 
 from fairsync import Catalog
@@ -137,21 +137,13 @@ def attack(port: int, name: str) -> None:
 
 def load(service: Service, users: Path, seconds: float) -> tuple[Turn, int, float]:
     """Return what the load of the other token measured, its errors, and the most memory of the service."""
-    core = str(sorted(os.sched_getaffinity(0))[-1])
-    command = [
-        "taskset", "-c", core, sys.executable, "-m", "benchmarks.load", str(service.port), str(users),
-        "--clients", str(_CLIENTS), "--seconds", str(seconds), "--token", _TOKENS["shop"],
-        "--pid", str(service.process.pid),
-    ]  # fmt: skip
-    memory = 0.0
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_HERE) as process:
-        while process.poll() is None:
-            time.sleep(0.1)
-            memory = max(memory, service.memory_mb())
-        assert process.stdout is not None
-        told = json.loads(process.stdout.read())
-    served = told["requests"] / max(told["service_cpu_seconds"], 1e-9)
-    return Turn(told["per_second"], served, told["p99_ms"]), sum(told["errors"].values()), memory
+    memory = [0.0]
+    found = run_load(
+        service.port, users, _CLIENTS, seconds, cores=sorted(os.sched_getaffinity(0))[-1:], token=_TOKENS["shop"],
+        pid=service.process.pid, look=lambda: memory.append(service.memory_mb()),
+    )  # fmt: skip
+    served = found.requests / max(found.service_cpu_seconds, 1e-9)
+    return Turn(found.per_second, served, found.p99_ms), found.n_errors, max(memory)
 
 
 def measure(service: Service, users: Path, name: str, seconds: float, turns: int) -> Result:
@@ -176,14 +168,12 @@ def measure(service: Service, users: Path, name: str, seconds: float, turns: int
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small: no claim about speed")
+    parser = make_parser(__doc__, quick="small: no claim about speed")
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each turn")
     parser.add_argument("--turns", type=int, default=5, help="beside each attack")
     parser.add_argument("--send", type=int, metavar="PORT", help="be the attacker")
     parser.add_argument("--body", choices=ATTACKS, default=ATTACKS[0], help="what the attacker sends")
-    parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args(argv)
     if args.send is not None:
         attack(args.send, args.body)
@@ -218,16 +208,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_table(results: Sequence[Result]) -> Table:
-    columns = ["Attack", "its calls", "alone/s", "beside/s", "share", "p99 alone ms", "p99 beside ms", "ratio", "MB"]
-    columns += ["share by CPU", "alone, most to least"]
-    rows = [
-        [one.attack, f"{one.calls:,}", *(f"{statistics.median(turn.per_second for turn in turns):.0f}" for turns in
-         (one.alone, one.beside)), f"{one.kept:.2f}", *(f"{statistics.median(turn.p99_ms for turn in turns):.0f}" for
-         turns in (one.alone, one.beside)), f"{one.slower:.1f}", f"{one.memory_mb:.0f}", f"{one.kept_by_cpu:.2f}",
-         f"{one.unrest:.2f}"]
-        for one in results
-    ]  # fmt: skip
-    return Table("The other token beside an attack", columns, rows)
+    def median(turns: Sequence[Turn], measure: str) -> str:
+        return f"{statistics.median(getattr(turn, measure) for turn in turns):.0f}"
+
+    return Table.of(
+        "The other token beside an attack",
+        results,
+        {
+            "Attack": lambda one: one.attack,
+            "its calls": lambda one: f"{one.calls:,}",
+            "alone/s": lambda one: median(one.alone, "per_second"),
+            "beside/s": lambda one: median(one.beside, "per_second"),
+            "share": lambda one: f"{one.kept:.2f}",
+            "p99 alone ms": lambda one: median(one.alone, "p99_ms"),
+            "p99 beside ms": lambda one: median(one.beside, "p99_ms"),
+            "ratio": lambda one: f"{one.slower:.1f}",
+            "MB": lambda one: f"{one.memory_mb:.0f}",
+            "share by CPU": lambda one: f"{one.kept_by_cpu:.2f}",
+            "alone, most to least": lambda one: f"{one.unrest:.2f}",
+        },
+    )
 
 
 def _digest(token: str) -> str:

@@ -10,15 +10,13 @@ left, every exposure has to count for a category and a provider, and exactly. Th
 exposures of another plan have been given, and the likely ones are known.
 """
 
-import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from benchmarks.output import OUT, Claim, Table, finish, make_screen
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen
 
 from fairsync.catalog.atoms import Membership
 from fairsync.policies.base import Counts, Terms
@@ -100,23 +98,26 @@ def timed(call: Callable[[], _Result]) -> tuple[float, _Result]:
 
 
 def to_table(lines: Sequence[CertificateTime]) -> Table:
-    columns = ["slots left", "promises", "atoms", "plain s", "found s", "renewed s", "plan / slots", "largest X/(R c)"]
-    rows = [
-        [
-            f"{line.slack:.1%}", f"{line.promises:,}", f"{line.atoms:,}", f"{line.plain:.2f}", f"{line.found:.2f}",
-            f"{line.renewed:.2f}", f"{line.total:.4f}", f"{line.most:.3f}",
-        ]
-        for line in lines
-    ]  # fmt: skip
-    return Table("Certificates: seconds", columns, rows)
+    return Table.of(
+        "Certificates: seconds",
+        lines,
+        {
+            "slots left": lambda line: f"{line.slack:.1%}",
+            "promises": lambda line: f"{line.promises:,}",
+            "atoms": lambda line: f"{line.atoms:,}",
+            "plain s": lambda line: f"{line.plain:.2f}",
+            "found s": lambda line: f"{line.found:.2f}",
+            "renewed s": lambda line: f"{line.renewed:.2f}",
+            "plan / slots": lambda line: f"{line.total:.4f}",
+            "largest X/(R c)": lambda line: f"{line.most:.3f}",
+        },
+    )
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a smoke test on a small set")
+    parser = make_parser(__doc__, quick="a smoke test on a small set")
     parser.add_argument("--horizon", type=int, default=60_000, help="requests")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args(args)
     categories, providers, atoms = (40, 100, 2_000) if given.quick else (1_246, 5_000, 100_000)
     lines = [

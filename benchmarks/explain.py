@@ -10,15 +10,13 @@ nothing to explain. Times are CPU times of the one thread; each ratio is the med
 meaningful.
 """
 
-import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen, progress
 from rich.console import Console
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -98,33 +96,28 @@ def check_claims(figures: Sequence[ExplainTime]) -> list[Claim]:
 
 
 def table(figures: Sequence[ExplainTime]) -> Table:
-    return Table(
+    return Table.of(
         f"Explanations: {GROUPS} groups, d = {DIM}, K = {K}, policy guaranteed, calibrated",
-        ["items", "B", "ms/request", "explain=True ÷ off", "and looked at ÷ off", "not by relevance"],
-        [
-            [
-                f"{one.items:,}",
-                str(one.batch),
-                f"{one.ms_per_request:.2f}",
-                f"{one.times_recorded:.2f}",
-                f"{one.times_looked_at:.2f}",
-                f"{one.by_promise:.1%}",
-            ]
-            for one in figures
-        ],
+        figures,
+        {
+            "items": lambda one: f"{one.items:,}",
+            "B": lambda one: str(one.batch),
+            "ms/request": lambda one: f"{one.ms_per_request:.2f}",
+            "explain=True ÷ off": lambda one: f"{one.times_recorded:.2f}",
+            "and looked at ÷ off": lambda one: f"{one.times_looked_at:.2f}",
+            "not by relevance": lambda one: f"{one.by_promise:.1%}",
+        },
     )
 
 
 def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, quick="one small catalog, one round")
     parser.add_argument("--items", type=int, nargs="+", default=[3_000, 300_000])
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 16, 64])
     parser.add_argument("--requests", type=int, default=960, help="per round and retriever; a tenth of them at B = 1")
     parser.add_argument("--horizon", type=int, default=6_144)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="one small catalog, one round")
-    parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()
     if given.quick:
         given.items, given.requests, given.rounds = [3_000], 320, 1

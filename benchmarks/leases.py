@@ -8,16 +8,14 @@ Front ends take turns as in `benchmarks.staleness`, with real search. Only the w
 The figure is the throughput of one coordinator if network and search are elsewhere. A ledger on disk adds its own time.
 """
 
-import argparse
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
-from benchmarks.output import OUT, Table, finish, make_screen, progress
+from benchmarks.output import Table, finish, make_parser, make_screen, shown
 from rich.console import Console
 
 from fairsync import Catalog, Coordinator, FrontEnd
@@ -91,46 +89,39 @@ def measure(groups: int, batch: int, call: int, out: int, leases: int, seed: int
 
 
 def table(figures: Sequence[Measurement]) -> Table:
-    return Table(
+    return Table.of(
         f"One coordinator in one process, K = {K}",
-        ["groups", "B", "requests each", "leases out", "lease µs", "settle µs", "leases a second", "requests a second"],
-        [
-            [
-                f"{one.groups:,}",
-                f"{one.batch:,}",
-                f"{one.call:,}",
-                f"{one.out:,}",
-                f"{one.lease_us:,.0f}",
-                f"{one.settle_us:,.0f}",
-                f"{one.leases_per_second:,.0f}",
-                f"{one.leases_per_second * one.call:,.0f}",
-            ]
-            for one in figures
-        ],
+        figures,
+        {
+            "groups": lambda one: f"{one.groups:,}",
+            "B": lambda one: f"{one.batch:,}",
+            "requests each": lambda one: f"{one.call:,}",
+            "leases out": lambda one: f"{one.out:,}",
+            "lease µs": lambda one: f"{one.lease_us:,.0f}",
+            "settle µs": lambda one: f"{one.settle_us:,.0f}",
+            "leases a second": lambda one: f"{one.leases_per_second:,.0f}",
+            "requests a second": lambda one: f"{one.leases_per_second * one.call:,.0f}",
+        },
     )
 
 
 def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, quick="few groups, few requests")
     parser.add_argument("--groups", type=int, nargs="+", default=list(GROUPS))
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=list(BATCHES))
     parser.add_argument("--calls", type=int, nargs="+", default=list(CALLS), help="requests per lease")
     parser.add_argument("--out-at-once", type=int, default=256, help="open leases at any time")
     parser.add_argument("--leases", type=int, default=1_024, help="number of leases to time")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="few groups, few requests")
-    parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()
     if given.quick:
         given.groups, given.batch_sizes, given.leases = [165], [16], 256
     cells = [(groups, batch, call) for groups in given.groups for batch in given.batch_sizes for call in given.calls]
-    figures: list[Measurement] = []
-    with progress(screen) as bar:
-        task = bar.add_task("", total=len(cells))
-        for groups, batch, call in cells:
-            bar.update(task, description=f"{groups:,} groups, B {batch:,}, leases of {call}")
-            figures.append(measure(groups, batch, call, given.out_at_once, given.leases, given.seed))
-            bar.advance(task)
+
+    def describe(cell: tuple[int, int, int]) -> str:
+        return f"{cell[0]:,} groups, B {cell[1]:,}, leases of {cell[2]}"
+
+    figures = [measure(*cell, given.out_at_once, given.leases, given.seed) for cell in shown(screen, cells, describe)]
     document = {"k": K, "figures": [asdict(figure) for figure in figures]}
     return finish("leases", [table(figures)], [], document, given.out, screen)
 

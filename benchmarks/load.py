@@ -12,9 +12,12 @@ import json
 import os
 import selectors
 import socket
+import subprocess
+import sys
 import time
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -23,6 +26,69 @@ import numpy as np
 from fairsync.service.schema import NumberArray, RetrieveRequest
 
 _PIECE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Load:
+    """What came of a load.
+
+    Attributes
+    ----------
+    requests : int
+        Answers and refusals.
+    per_second, median_ms, p99_ms : float
+        Throughput and times of the answers.
+    errors : dict
+        {status: refusals}.
+    refused_p99_ms : float
+        Time of the refusals.
+    own_cpu_seconds, service_cpu_seconds : float
+        CPU time of the generator, and of the service if its process was given.
+    """
+
+    requests: int
+    per_second: float
+    median_ms: float
+    p99_ms: float
+    errors: dict[str, int]
+    refused_p99_ms: float
+    own_cpu_seconds: float
+    service_cpu_seconds: float
+
+    @property
+    def n_errors(self) -> int:
+        """The number of refusals."""
+        return sum(self.errors.values())
+
+
+def run_load(
+    port: int,
+    users: Path,
+    clients: int,
+    seconds: float,
+    rate: float = 0.0,
+    *,
+    cores: Sequence[int],
+    ids: bool = False,
+    token: str = "",
+    pid: int | None = None,
+    look: Callable[[], object] | None = None,
+    every: float = 0.2,
+) -> Load:
+    """Load a service from a process of its own; see the command line. Meanwhile, call a function regularly."""
+    command = [
+        "taskset", "-c", ",".join(map(str, cores)), sys.executable, "-m", "benchmarks.load", str(port), str(users),
+        "--clients", str(clients), "--seconds", str(seconds), "--rate", str(rate), "--token", token,
+        *(["--ids"] if ids else []), *([] if pid is None else ["--pid", str(pid)]),
+    ]  # fmt: skip
+    here = Path(__file__).parents[1]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=here) as process:
+        while look is not None and process.poll() is None:
+            time.sleep(every)
+            look()
+        told, _ = process.communicate()
+    assert process.returncode == 0, "the load generator failed"
+    return Load(**json.loads(told))
 
 
 @dataclass
@@ -97,7 +163,8 @@ def load(
     with_ids: bool,
     token: str = "",
     pid: int | None = None,
-) -> dict[str, object]:
+) -> Load:
+    """Load a service from this process."""
     ready = [make_request(user, token=token) for user in users]
     own, served = time.process_time(), cpu_seconds(pid)
     pause, tally, number = clients / rate if rate else 0.0, Tally(), 0
@@ -123,16 +190,16 @@ def load(
     for asker in askers:
         asker.close()
     median, high = np.quantile(tally.seconds, (0.5, 0.99)).tolist()
-    return {
-        "requests": len(tally.seconds) + len(tally.refused),
-        "per_second": len(tally.seconds) / took,
-        "median_ms": 1e3 * median,
-        "p99_ms": 1e3 * high,
-        "errors": tally.errors,
-        "refused_p99_ms": 1e3 * float(np.quantile(tally.refused or [0.0], 0.99)),
-        "own_cpu_seconds": time.process_time() - own,
-        "service_cpu_seconds": served,
-    }
+    return Load(
+        requests=len(tally.seconds) + len(tally.refused),
+        per_second=len(tally.seconds) / took,
+        median_ms=1e3 * median,
+        p99_ms=1e3 * high,
+        errors=tally.errors,
+        refused_p99_ms=1e3 * float(np.quantile(tally.refused or [0.0], 0.99)),
+        own_cpu_seconds=time.process_time() - own,
+        service_cpu_seconds=served,
+    )
 
 
 def cpu_seconds(pid: int | None) -> float:
@@ -158,7 +225,7 @@ def main() -> None:
     told = load(
         args.port, users, args.clients, args.seconds, args.rate, with_ids=args.ids, token=args.token, pid=args.pid
     )
-    print(json.dumps(told))
+    print(json.dumps(asdict(told)))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ Each side's epoch is selected by validation recall and reported on the test requ
 # torch and torch-rechub are in the extra "benchmarks". mypy must also pass without them.
 # mypy: disable-error-code="import-not-found, no-untyped-call"
 
-import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from benchmarks.embeddings import data_folder
-from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen, progress
 from benchmarks.rechub import NEGATIVES, Floats, Peer
 from rich.console import Console
 from rich.progress import Progress
@@ -144,33 +143,20 @@ def check_claims(figures: Sequence[Measurement]) -> list[Claim]:
 
 
 def table(figures: Sequence[Measurement], threads: int) -> Table:
-    return Table(
+    return Table.of(
         f"Amazon Beauty, d = 64, threads: {threads}; torch-rechub with {NEGATIVES} negatives a sample",
-        [
-            "model",
-            "batch",
-            "epochs",
-            "Recall@20",
-            "theirs",
-            "difference ÷ its error",
-            "samples/s",
-            "theirs",
-            "times faster",
-        ],
-        [
-            [
-                one.model,
-                str(one.batch),
-                f"{one.epochs:.1f}",
-                f"{one.recall:.4f}",
-                f"{one.peer_recall:.4f}",
-                f"{one.errors:+.1f}",
-                f"{one.speed:,.0f}",
-                f"{one.peer_speed:,.0f}",
-                f"{one.times_faster:.1f}",
-            ]
-            for one in figures
-        ],
+        figures,
+        {
+            "model": lambda one: one.model,
+            "batch": lambda one: str(one.batch),
+            "epochs": lambda one: f"{one.epochs:.1f}",
+            "Recall@20": lambda one: f"{one.recall:.4f}",
+            "Recall@20, theirs": lambda one: f"{one.peer_recall:.4f}",
+            "difference ÷ its error": lambda one: f"{one.errors:+.1f}",
+            "samples/s": lambda one: f"{one.speed:,.0f}",
+            "samples/s, theirs": lambda one: f"{one.peer_speed:,.0f}",
+            "times faster": lambda one: f"{one.times_faster:.1f}",
+        },
     )
 
 
@@ -181,15 +167,13 @@ def read(folder: Path) -> Dataset:
 
 
 def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, quick="2,000 samples of each, no claims")
     parser.add_argument("--data", type=Path, help="folder of the real sets (default: $FAIRSYNC_DATA)")
     parser.add_argument("--models", nargs="+", choices=NETWORKS, default=NETWORKS)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=10.0, help="maximum training time of the peer per model")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch, for both")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="2,000 samples of each, no claims")
-    parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()
 
     import torch

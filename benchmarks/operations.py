@@ -15,7 +15,6 @@ An A/A test divides a replay of generated traffic (users with tastes of their ow
 arms with half of the promises each, and looks for a difference where there is none.
 """
 
-import argparse
 import asyncio
 import json
 import os
@@ -30,7 +29,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from benchmarks.output import OUT, Claim, Table, finish, make_screen
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen
 
 import fairsync as fs
 from fairsync import spans
@@ -213,9 +212,9 @@ def count_differences(splits: int, users: int, items: int) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small, to see that it runs")
-    quick = parser.parse_args().quick
+    parser = make_parser(__doc__, quick="small, to see that it runs")
+    given = parser.parse_args()
+    quick = given.quick
     items, rounds, requests = (2_000, 2, 5) if quick else (300_000, 16, 90)
     rng, screen = np.random.default_rng(1), make_screen()
     catalog = fs.Catalog(rng.normal(size=(items, DIM)).astype(np.float32), rng.integers(165, size=items))
@@ -269,7 +268,7 @@ def main() -> None:
         Claim("A/A tests that find a difference, of 100", 100 * differ / splits, 5),
     ]
     document = {"ratios": ratios, "median ratios": middle_ratios, "splits": splits, "differ": differ}
-    sys.exit(finish("operations", tables, [] if quick else claims, document, OUT, screen))
+    sys.exit(finish("operations", tables, [] if quick else claims, document, given.out, screen))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Output of benchmarks: tables on the terminal and in Markdown, JSON, and the check of claims."""
+"""What all benchmarks share: options, progress, tables on the terminal and in Markdown, JSON, and claims."""
 
+import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich import box
 from rich.console import Console
@@ -12,6 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as RichTable
 
 OUT = Path("out/bench")
+
+_Line = TypeVar("_Line")
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,11 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
 
+    @classmethod
+    def of(cls, title: str, lines: Sequence[_Line], columns: Mapping[str, Callable[[_Line], str]]) -> "Table":
+        """Return a table with a row for each line: {heading: what the column says of a line}."""
+        return cls(title, list(columns), [[text(line) for text in columns.values()] for line in lines])
+
     def to_rich(self) -> RichTable:
         """Return the table for the terminal."""
         table = RichTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -57,6 +65,23 @@ class Table:
         return f"{self.title}\n\n{body}\n"
 
 
+def make_parser(doc: str | None, quick: str | None = None) -> argparse.ArgumentParser:
+    """Return a parser with the options of all benchmarks.
+
+    Parameters
+    ----------
+    doc
+        The documentation of the benchmark, which its help page shows.
+    quick
+        What ``--quick`` does; None if there is no such option.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if quick is not None:
+        parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--out", type=Path, default=OUT, help=f"folder of the results (default: {OUT})")
+    return parser
+
+
 def make_screen() -> Console:
     """Return the terminal, or a console that is wide enough for the tables if there is none."""
     screen = Console(highlight=False)
@@ -67,6 +92,16 @@ def progress(screen: Console) -> Progress:
     """Return a transient progress bar with the name of the current task."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=screen, transient=True)
+
+
+def shown(screen: Console, lines: Sequence[_Line], describe: Callable[[_Line], str]) -> Iterator[_Line]:
+    """Yield lines one by one, and show the current one beside a progress bar."""
+    with progress(screen) as bar:
+        task = bar.add_task("", total=len(lines))
+        for line in lines:
+            bar.update(task, description=describe(line))
+            yield line
+            bar.advance(task)
 
 
 def finish(

@@ -9,19 +9,15 @@ once. The service has the first core and the load the second, where there are tw
 service's.
 """
 
-import argparse
-import json
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from benchmarks.output import OUT, Claim, Table, finish, make_screen
+from benchmarks.load import run_load
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen
 from benchmarks.service import CLIENTS, DIM, GROUPS, Service, running, write_settings
 
 from fairsync import Catalog
@@ -29,7 +25,6 @@ from fairsync.catalog.files import save_catalog
 from fairsync.data import synthetic
 
 _MOST_CLIENTS = 1_000
-_HERE = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -50,24 +45,15 @@ class Phase:
 
 def load(name: str, service: Service, users: Path, seconds: float, clients: int, rate: float = 0.0) -> Phase:
     """Load the service, and look at its memory meanwhile."""
-    cores = sorted(os.sched_getaffinity(0))
-    command = [
-        "taskset", "-c", str(cores[-1]), sys.executable, "-m", "benchmarks.load", str(service.port), str(users),
-        "--clients", str(clients), "--seconds", str(seconds), "--rate", str(rate),
-    ]  # fmt: skip
-    memory, before = [], service.cpu_seconds()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_HERE) as process:
-        while process.poll() is None:
-            time.sleep(0.2)
-            memory.append(service.memory_mb())
-        assert process.stdout is not None
-        told = json.loads(process.stdout.read())
-    cpu = (service.cpu_seconds() - before) / seconds
-    errors = dict(told["errors"])
-    refused = errors.pop("503", 0)
+    memory = list[float]()
+    found = run_load(
+        service.port, users, clients, seconds, rate, cores=sorted(os.sched_getaffinity(0))[-1:],
+        pid=service.process.pid, look=lambda: memory.append(service.memory_mb()),
+    )  # fmt: skip
+    others = {status: number for status, number in found.errors.items() if status != "503"}
     return Phase(
-        name, told["requests"] / seconds, told["per_second"], told["median_ms"], told["p99_ms"], refused,
-        told["refused_p99_ms"], errors, memory, cpu,
+        name, found.requests / seconds, found.per_second, found.median_ms, found.p99_ms, found.errors.get("503", 0),
+        found.refused_p99_ms, others, memory, found.service_cpu_seconds / seconds,
     )  # fmt: skip
 
 
@@ -85,12 +71,10 @@ def measure(folder: Path, seconds: float, times: float) -> list[Phase]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small: no claim about speed")
+    parser = make_parser(__doc__, quick="small: no claim about speed")
     parser.add_argument("--items", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=60.0, help="of overload")
     parser.add_argument("--times", type=float, default=10.0, help="what the service can do")
-    parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args(argv)
     items, seconds = (30_000, 4.0) if args.quick else (args.items, args.seconds)
     with TemporaryDirectory() as name:
@@ -116,23 +100,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_table(phases: Sequence[Phase]) -> Table:
-    columns = [
-        "Load",
-        "calls/s",
-        "answered/s",
-        "median ms",
-        "p99 ms",
-        "refused",
-        "p99 ms of those",
-        "memory MB",
-        "cores",
-    ]
-    rows = [
-        [one.name, f"{one.calls:.0f}", f"{one.answered:.0f}", f"{one.median_ms:.0f}", f"{one.p99_ms:.0f}",
-         f"{one.refused:,}", f"{one.refused_p99_ms:.0f}", f"{max(one.memory_mb):.0f}", f"{one.cpu:.2f}"]
-        for one in phases
-    ]  # fmt: skip
-    return Table("Overload", columns, rows)
+    return Table.of(
+        "Overload",
+        phases,
+        {
+            "Load": lambda one: one.name,
+            "calls/s": lambda one: f"{one.calls:.0f}",
+            "answered/s": lambda one: f"{one.answered:.0f}",
+            "median ms": lambda one: f"{one.median_ms:.0f}",
+            "p99 ms": lambda one: f"{one.p99_ms:.0f}",
+            "refused": lambda one: f"{one.refused:,}",
+            "p99 ms of those": lambda one: f"{one.refused_p99_ms:.0f}",
+            "memory MB": lambda one: f"{max(one.memory_mb):.0f}",
+            "cores": lambda one: f"{one.cpu:.2f}",
+        },
+    )
 
 
 if __name__ == "__main__":

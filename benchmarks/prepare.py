@@ -9,7 +9,6 @@ and popularity is skewed, so that many items are too rare to be kept. Rows are i
 sort. `fairsync prepare taobao` runs in a process of its own, whose peak memory is reported by the system.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -22,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen, shown
 from rich.console import Console
 
 CLAIMED_GIGABYTES = {20_000_000: 4.0, 100_000_000: 8.0}  # {maximum number of rows: limit}
@@ -107,42 +106,32 @@ def check_claims(figures: Sequence[Measurement]) -> list[Claim]:
 
 
 def table(figures: Sequence[Measurement]) -> Table:
-    return Table(
+    return Table.of(
         "fairsync prepare taobao",
-        ["rows", "file", "time", "rows/s", "peak memory", "users", "items", "groups", "interactions"],
-        [
-            [
-                f"{one.rows:,}",
-                f"{one.file_gigabytes:.2f} GB",
-                f"{one.seconds:.0f} s",
-                f"{one.rows / one.seconds:,.0f}",
-                f"{one.peak_gigabytes:.2f} GB",
-                f"{one.users:,}",
-                f"{one.items:,}",
-                f"{one.groups:,}",
-                f"{one.interactions:,}",
-            ]
-            for one in figures
-        ],
+        figures,
+        {
+            "rows": lambda one: f"{one.rows:,}",
+            "file": lambda one: f"{one.file_gigabytes:.2f} GB",
+            "time": lambda one: f"{one.seconds:.0f} s",
+            "rows/s": lambda one: f"{one.rows / one.seconds:,.0f}",
+            "peak memory": lambda one: f"{one.peak_gigabytes:.2f} GB",
+            "users": lambda one: f"{one.users:,}",
+            "items": lambda one: f"{one.items:,}",
+            "groups": lambda one: f"{one.groups:,}",
+            "interactions": lambda one: f"{one.interactions:,}",
+        },
     )
 
 
 def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, quick="200,000 rows")
     parser.add_argument("--rows", type=int, nargs="+", default=[20_000_000], help="100000000: as the published log")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="200,000 rows")
-    parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()
     figures = []
-    with progress(screen) as bar:
-        sizes = [200_000] if given.quick else given.rows
-        task = bar.add_task("", total=len(sizes))
-        for rows in sizes:
-            bar.update(task, description=f"{rows:,} rows")
-            with tempfile.TemporaryDirectory() as folder:
-                figures.append(measure(rows, given.seed, Path(folder)))
-            bar.advance(task)
+    for rows in shown(screen, [200_000] if given.quick else given.rows, lambda rows: f"{rows:,} rows"):
+        with tempfile.TemporaryDirectory() as folder:
+            figures.append(measure(rows, given.seed, Path(folder)))
     document = {"figures": [asdict(figure) for figure in figures]}
     return finish("prepare", [table(figures)], check_claims(figures), document, given.out, screen)
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from benchmarks.cost import generate, median_floor
-from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen, progress
 from benchmarks.unknown_future import expected_cost
 from rich.console import Console
 from rich.progress import Progress, TaskID
@@ -200,50 +200,37 @@ def check_claims(rows: Sequence[Row]) -> list[Claim]:
 
 def tables(worlds: Sequence[dict[str, Any]], rows: Sequence[Row]) -> list[Table]:
     return [
-        Table(
+        Table.of(
             "Promises and their least possible cost (hindsight)",
-            [
-                "set",
-                "items",
-                "atoms",
-                "promises",
-                "unmet",
-                "requests",
-                "K",
-                "cost",
-                "unknown future",
-                "gap ÷ relevance",
-                "time",
-            ],
-            [
-                [
-                    world["name"],
-                    *(f"{world[key]:,}" for key in ("items", "atoms", "promises", "unmet", "requests", "k")),
-                    percent(world["cost_share"]),
-                    f"{world['unknown_future']:.3f}",
-                    f"{world['gap']:.1e}",
-                    f"{world['seconds']:.1f} s",
-                ]
-                for world in worlds
-            ],
+            worlds,
+            {
+                "set": lambda world: str(world["name"]),
+                "items": lambda world: f"{world['items']:,}",
+                "atoms": lambda world: f"{world['atoms']:,}",
+                "promises": lambda world: f"{world['promises']:,}",
+                "unmet": lambda world: f"{world['unmet']:,}",
+                "requests": lambda world: f"{world['requests']:,}",
+                "K": lambda world: str(world["k"]),
+                "cost": lambda world: percent(world["cost_share"]),
+                "unknown future": lambda world: f"{world['unknown_future']:.3f}",
+                "gap ÷ relevance": lambda world: f"{world['gap']:.1e}",
+                "time": lambda world: f"{world['seconds']:.1f} s",
+            },
         ),
-        Table(
+        Table.of(
             "Cost ÷ hindsight",
-            ["set", "B", "start", "cost ÷ hindsight", "limit", "cost ÷ limit", "kept", "forced", "time"],
-            [
-                [
-                    row.world,
-                    str(row.batch),
-                    row.method,
-                    f"{row.mean:.3f}",
-                    f"{np.mean(row.limits):.3f}" if row.method != WARM_UP else "",
-                    f"{row.of_limit:.3f}" if row.method != WARM_UP else "",
-                    "all" if row.kept else "NOT ALL",
-                    f"{row.forced:,}",
-                    f"{row.seconds:.1f} s",
-                ]
-                for row in rows
-            ],
+            rows,
+            {
+                "set": lambda row: row.world,
+                "B": lambda row: str(row.batch),
+                "start": lambda row: row.method,
+                "cost ÷ hindsight": lambda row: f"{row.mean:.3f}",
+                "limit": lambda row: f"{np.mean(row.limits):.3f}" if row.method != WARM_UP else "",
+                "cost ÷ limit": lambda row: f"{row.of_limit:.3f}" if row.method != WARM_UP else "",
+                "kept": lambda row: "all" if row.kept else "NOT ALL",
+                "forced": lambda row: f"{row.forced:,}",
+                "time": lambda row: f"{row.seconds:.1f} s",
+            },
         ),
     ]
 
@@ -267,7 +254,7 @@ def make_worlds(given: argparse.Namespace, data: Path, bar: Progress) -> list[Wo
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, quick="a small generated set without caps")
     parser.add_argument("--data", type=Path, help="folder of the real sets (default: $FAIRSYNC_DATA)")
     parser.add_argument("--sets", nargs="+", help=f"of {', '.join(embeddings.SETS)} and {GENERATED}, {GENERATED}1, ...")
     parser.add_argument("--k", type=int, default=20)
@@ -279,8 +266,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--items", type=int, default=8_000, help="of the generated sets")
     parser.add_argument("--groups", type=int, default=60, help="of the generated sets")
     parser.add_argument("--requests", type=int, default=2_500, help="of the generated sets")
-    parser.add_argument("--quick", action="store_true", help="a small generated set without caps")
-    parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args(argv)
     if given.quick:
         given.sets, given.caps = given.sets or [GENERATED], [0]

@@ -8,16 +8,14 @@ All contenders take turns call by call, under the same prices; only ratios are m
 its processors, so this shows the overhead of communication and not the gain of more machines.
 """
 
-import argparse
 import os
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen, shown
 from benchmarks.search import measure
 from rich.console import Console
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -76,26 +74,28 @@ def compare(
 
 
 def table(figures: Sequence[Measurement]) -> Table:
-    return Table(
+    return Table.of(
         f"Milliseconds per call, d = {DIM}, K = {K}, {GROUPS} groups, {SHARDS} shards",
-        ["items", "batch", "exact", "sharded", "ray", "ray / exact", "ray / sharded"],
-        [
-            [f"{one.items:,}", str(one.batch), *(f"{ms:.2f}" for ms in (one.exact, one.sharded, one.ray)),
-             f"× {one.ratio:.2f}", f"× {one.ray / one.sharded:.2f}"]
-            for one in figures
-        ],
-    )  # fmt: skip
+        figures,
+        {
+            "items": lambda one: f"{one.items:,}",
+            "batch": lambda one: str(one.batch),
+            "exact": lambda one: f"{one.exact:.2f}",
+            "sharded": lambda one: f"{one.sharded:.2f}",
+            "ray": lambda one: f"{one.ray:.2f}",
+            "ray / exact": lambda one: f"× {one.ratio:.2f}",
+            "ray / sharded": lambda one: f"× {one.ray / one.sharded:.2f}",
+        },
+    )
 
 
 def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one small catalog, few calls")
+    parser = make_parser(__doc__, quick="one small catalog, few calls")
     parser.add_argument("--address", default="local", help="address of a cluster; by default, one is started")
     parser.add_argument("--items", type=int, nargs="+", default=[100_000, 300_000])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()
     sizes, rounds, calls = ([2_000], 1, 2) if given.quick else (given.items, given.rounds, given.calls)
     mine = not ray.is_initialized()
@@ -104,15 +104,12 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
         ray.init(given.address, num_cpus=cpus, include_dashboard=False, log_to_driver=False)
     figures: list[Measurement] = []
     try:
-        with progress(screen) as bar, threadpool_limits(1, user_api="blas"):
-            task = bar.add_task("", total=len(sizes))
-            for items in sizes:
-                bar.update(task, description=f"{items:,} items")
+        with threadpool_limits(1, user_api="blas"):
+            for items in shown(screen, sizes, lambda items: f"{items:,} items"):
                 data = synthetic(items, GROUPS, 512, DIM, given.seed)
                 catalog = Catalog(data.embeddings, data.groups)
                 with RayIndex(catalog, SHARDS) as index:
                     figures += compare(catalog, index, data.users[:, None], rounds, calls)
-                bar.advance(task)
     finally:
         if mine:
             ray.shutdown()

@@ -15,7 +15,6 @@ Claims are made for `apart`, where the service has the very core that the librar
 take their time from the second thread of a search, which the library has for itself.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -29,8 +28,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from benchmarks.load import Asker, make_request
-from benchmarks.output import OUT, Claim, Table, finish, make_screen
+from benchmarks.load import Asker, make_request, run_load
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen
 from msgspec.structs import replace
 from rich.console import Console
 
@@ -42,7 +41,6 @@ from fairsync.service.run import make_promise_service
 from fairsync.service.settings import Settings, load_settings
 
 GROUPS, DIM, K, BATCH, CLIENTS = 165, 64, 20, 64, 64
-_HERE = Path(__file__).parents[1]
 _SERVE = "import sys; from fairsync.service import run, settings; run.serve(settings.load_settings(sys.argv[1], {}))"
 
 
@@ -135,11 +133,6 @@ class Service:
         # Pages of the catalog's file are not the service's own.
         return int(status.partition("RssAnon:")[2].split()[0]) / 1024
 
-    def cpu_seconds(self) -> float:
-        """Return the processor time it has taken."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def stop(self) -> None:
         """End it as an operator would."""
         self.process.terminate()
@@ -153,17 +146,6 @@ def running(config: Path, cores: Sequence[int]) -> Iterator[Service]:
         yield service
     finally:
         service.stop()
-
-
-def make_load(
-    folder: Path, port: int, cores: Sequence[int], seconds: float, rate: float = 0.0, *, ids: bool = False
-) -> list[str]:
-    # The very users that the library is asked with: how long a search takes depends on them.
-    return [
-        "taskset", "-c", ",".join(map(str, cores)), sys.executable, "-m", "benchmarks.load", str(port),
-        str(folder / "users.npy"), "--clients", str(CLIENTS), "--seconds", str(seconds), "--rate", str(rate),
-        *(["--ids"] if ids else []),
-    ]  # fmt: skip
 
 
 def own_settings(config: Path) -> Settings:
@@ -210,13 +192,12 @@ def measure_throughput(folder: Path, users: np.ndarray, cores: str, rounds: int,
     library, service, library_cpu, service_cpu, generator = [], [], [], [], []
     with running(config, serving) as one:
         for _ in range(rounds):
-            load, before = make_load(folder, one.port, loading, seconds), one.cpu_seconds()
-            done = subprocess.run(load, check=True, capture_output=True, text=True, cwd=_HERE)
-            told = json.loads(done.stdout)
-            assert not told["errors"], told
-            service.append(told["per_second"])
-            service_cpu.append(1e3 * (one.cpu_seconds() - before) / told["requests"])
-            generator.append(told["own_cpu_seconds"] / seconds)
+            # The very users that the library is asked with: how long a search takes depends on them.
+            found = run_load(one.port, folder / "users.npy", CLIENTS, seconds, cores=loading, pid=one.process.pid)
+            assert not found.errors, found
+            service.append(found.per_second)
+            service_cpu.append(1e3 * found.service_cpu_seconds / found.requests)
+            generator.append(found.own_cpu_seconds / seconds)
             os.sched_setaffinity(0, serving)
             start, before, n, looks = time.perf_counter(), time.process_time(), 0, 0
             while (now := time.perf_counter()) < start + seconds:
@@ -235,28 +216,23 @@ def measure_throughput(folder: Path, users: np.ndarray, cores: str, rounds: int,
 
 def soak(folder: Path, minutes: float, seconds: float, screen: Console) -> Soak:
     """Load a service whose ledger is a file, with requests that have ids: first as hard as it goes, then at 80 %."""
-    every, memory = sorted(os.sched_getaffinity(0)), []
+    every, memory = sorted(os.sched_getaffinity(0)), list[float]()
     with running(write_settings(folder, "sqlite", None), every) as one:
-        load = make_load(folder, one.port, every, seconds, ids=True)
-        hard = json.loads(subprocess.run(load, check=True, capture_output=True, text=True, cwd=_HERE).stdout)
-        screen.print(f"as hard as it goes, requests with ids, ledger in a file: {hard['per_second']:.0f} per second")
-        load = make_load(folder, one.port, every, 60 * minutes, 0.8 * hard["per_second"], ids=True)
-        with subprocess.Popen(load, stdout=subprocess.PIPE, text=True, cwd=_HERE) as process:
-            while process.poll() is None:
-                time.sleep(min(1.0, 6 * minutes))
-                memory.append(one.memory_mb())
-            assert process.stdout is not None
-            told = json.loads(process.stdout.read())
+        place = (one.port, folder / "users.npy", CLIENTS)
+        hard = run_load(*place, seconds, cores=every, ids=True)
+        screen.print(f"as hard as it goes, requests with ids, ledger in a file: {hard.per_second:.0f} per second")
+        found = run_load(
+            *place, 60 * minutes, 0.8 * hard.per_second, cores=every, ids=True,
+            look=lambda: memory.append(one.memory_mb()), every=min(1.0, 6 * minutes),
+        )  # fmt: skip
     screen.print(f"memory over time: {', '.join(f'{mb:.0f}' for mb in memory[:: max(len(memory) // 20, 1)])} MB")
-    return Soak(minutes, told["per_second"], told["requests"], sum(told["errors"].values()), told["p99_ms"], memory)
+    return Soak(minutes, found.per_second, found.requests, found.n_errors, found.p99_ms, memory)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="small: no claim about speed")
+    parser = make_parser(__doc__, quick="small: no claim about speed")
     parser.add_argument("--minutes", type=float, default=0.0, help="of load at 80 %% of capacity")
     parser.add_argument("--only", choices=["latency", "throughput", "soak"])
-    parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args(argv)
     screen = make_screen()
     items, rounds, turns, seconds = (3_000, 40, 1, 0.5) if args.quick else (300_000, 400, 5, 5.0)

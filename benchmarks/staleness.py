@@ -13,16 +13,14 @@ requests at any time. If a call has to wait, the oldest call in flight is settle
 Everything is simulated twice: without and with calibration on past requests.
 """
 
-import argparse
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import cycle
-from pathlib import Path
 
 from benchmarks.cost import median_floor
-from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen, shown
 from matplotlib.figure import Figure as Picture
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from rich.console import Console
@@ -147,25 +145,21 @@ def table(figures: Sequence[Measurement], world: World) -> Table:
         f"Requests in flight: {len(world.catalog):,} items, {GROUPS} groups, {len(world.users):,} requests, K = {K},"
         f" floor {world.floor}"
     )
-    columns = ["in flight", "of the horizon", "front ends", "delay", "B", "start", "ESP", "cost ÷ hindsight"]
-    return Table(
+    return Table.of(
         title,
-        [*columns, "calls held up", "slots forced"],
-        [
-            [
-                f"{one.setting.in_flight:,}",
-                f"{one.setting.in_flight / len(world.users):.2%}",
-                f"{one.setting.front_ends:,}",
-                f"{one.setting.delay:,}",
-                f"{one.setting.batch:,}",
-                "calibrated" if one.setting.calibrated else "cold",
-                f"{one.esp:.0%}",
-                f"{one.cost_ratio:.2f}",
-                f"{one.held_up:.2%}",
-                f"{one.forced:.3%}",
-            ]
-            for one in figures
-        ],
+        figures,
+        {
+            "in flight": lambda one: f"{one.setting.in_flight:,}",
+            "of the horizon": lambda one: f"{one.setting.in_flight / len(world.users):.2%}",
+            "front ends": lambda one: f"{one.setting.front_ends:,}",
+            "delay": lambda one: f"{one.setting.delay:,}",
+            "B": lambda one: f"{one.setting.batch:,}",
+            "start": lambda one: "calibrated" if one.setting.calibrated else "cold",
+            "ESP": lambda one: f"{one.esp:.0%}",
+            "cost ÷ hindsight": lambda one: f"{one.cost_ratio:.2f}",
+            "calls held up": lambda one: f"{one.held_up:.2%}",
+            "slots forced": lambda one: f"{one.forced:.3%}",
+        },
     )
 
 
@@ -198,7 +192,7 @@ def plot(figures: Sequence[Measurement], world: World) -> Picture:
 
 
 def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, quick="a small catalog, few requests")
     parser.add_argument("--items", type=int, default=20_000)
     parser.add_argument("--requests", type=int, default=30_000, help="horizon")
     parser.add_argument("--front-ends", type=int, nargs="+", default=list(FRONT_ENDS))
@@ -206,8 +200,6 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     parser.add_argument("--delays", type=int, nargs="+", default=list(DELAYS), help="further delay, in requests")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=list(BATCHES))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="a small catalog, few requests")
-    parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()
     if given.quick:
         given.items, given.requests, given.front_ends, given.batch_sizes = 5_000, 1_500, [1, 32], [16]
@@ -218,14 +210,11 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
         for delay in given.delays
         for front_ends in given.front_ends
     ]
-    figures: list[Measurement] = []
-    with progress(screen) as bar:
-        task = bar.add_task("generating, and hindsight", total=len(settings))
-        world = World(given.items, given.requests, given.seed)
-        for setting in settings:
-            bar.update(task, description=f"{setting.in_flight:,} in flight, B {setting.batch:,}")
-            figures.append(simulate(world, setting))
-            bar.advance(task)
+    world = World(given.items, given.requests, given.seed)
+    figures = [
+        simulate(world, setting)
+        for setting in shown(screen, settings, lambda one: f"{one.in_flight:,} in flight, B {one.batch:,}")
+    ]
     claims = [Claim("ESP, at any number in flight", min(one.esp for one in figures), 1.0, at_most=False)]
     document = {"floor": world.floor, "k": K, "figures": [asdict(figure) for figure in figures]}
     code = finish("staleness", [table(figures, world)], claims, document, given.out, screen)

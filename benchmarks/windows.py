@@ -10,7 +10,6 @@ relative to the candidates without promises. Beside it stands the least that hin
 get no less.
 """
 
-import argparse
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -22,7 +21,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
-from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
+from benchmarks.output import Claim, Table, finish, make_parser, make_screen, progress
 from benchmarks.replayed_days import (
     DAY,
     HOUR,
@@ -246,7 +245,7 @@ def rows_of(results: Sequence[Result]) -> list[list[str]]:
 
 def main() -> int:
     """Replay, print and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__, quick="made-up days with one seed only")
     parser.add_argument("--days", nargs="+", choices=[*SETS], default=[*SETS], help="which days to replay")
     parser.add_argument("--troubles", nargs="+", default=None, help="none, surge, slump, down, collapse")
     parser.add_argument("--seeds", type=int, default=8, help="seeds of made-up days; real logs are replayed once")
@@ -254,8 +253,6 @@ def main() -> int:
     parser.add_argument("--worst-case", nargs="+", type=float, default=[WORST_CASE_TRAFFIC], help="traffic.worst_case")
     parser.add_argument("--without-shares", action="store_true", help="only promises of whole numbers")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--quick", action="store_true", help="made-up days with one seed only")
-    parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     if options.quick:
         options.days, options.seeds = ["made-up"], 1

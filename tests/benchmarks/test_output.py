@@ -29,3 +29,13 @@ def test_a_claim_decides_the_exit_code_and_is_written(tmp_path: Path) -> None:
     assert "NOT met: slow: 1.3 (claimed ≤ 1.25)" in text
     assert isinstance(shown.file, io.StringIO)
     assert "NOT met: slow" in shown.file.getvalue()
+
+
+def test_a_table_has_a_row_for_each_line() -> None:
+    columns = {"word": str.upper, "letters": lambda word: f"{len(word)}"}
+    table = output.Table.of("title", ["ab", "c"], columns)
+    assert (table.columns, table.rows) == (["word", "letters"], [["AB", "2"], ["C", "1"]])
+
+
+def test_every_line_is_shown_once() -> None:
+    assert list(output.shown(screen(), [3, 4], str)) == [3, 4]

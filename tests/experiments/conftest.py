@@ -9,13 +9,21 @@ import pytest
 
 from fairsync.data.dataset import Dataset
 from fairsync.experiments.base_models import BaseModels
-from fairsync.experiments.experiment import Lab
+from fairsync.experiments.experiment import Experiment, Lab
 from fairsync.experiments.reproduction_setting import Setting
 from fairsync.experiments.store import Store
 from fairsync.experiments.trials import Trials
 from tastes import tasteful
 
 MakeLab = Callable[..., Lab]
+
+
+def run_work(experiment: Experiment, lab: Lab) -> None:
+    """Do all that an experiment needs before it is shown."""
+    for trial in experiment.trials(lab):
+        lab.trials.outcome(trial)
+    for step in experiment.steps(lab):
+        step.run()
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from experiments.conftest import run_work
 from fairsync import FairRetriever, InfeasibleFloorsError
 from fairsync.experiments.accuracy_curve import EXPERIMENT, floors_above, floors_below
-from fairsync.experiments.experiment import Lab
-from fairsync.experiments.floor_levels import floor_at_share
+from fairsync.experiments.experiment import Lab, SeedMean
 from fairsync.experiments.reproduction_setting import Setting
-from fairsync.experiments.seed_means import COLUMNS
 from fairsync.experiments.trials import Trial
 from fairsync.metrics import hit_rate, ndcg, ndcg_of_hits, recall
 
@@ -34,10 +33,9 @@ def direct(lab: Lab, method: str, k: int, floor: int, seed: int) -> list[float]:
 
 
 def test_every_point_is_the_mean_of_runs_of_its_own(curve: Lab) -> None:
-    for step in EXPERIMENT.steps(curve) if EXPERIMENT.steps else ():
-        step.run()
+    run_work(EXPERIMENT, curve)
     exhibit = EXPERIMENT.show(curve)
-    assert exhibit.table.columns == ["K", "floor", "method", *COLUMNS]
+    assert exhibit.table.columns == ["K", "floor", "method", *SeedMean.HEADINGS]
     assert [row[1] for row in exhibit.table.rows if row[0] == 5 and row[2] == "none"] == [4, 8]
     assert [row[1] for row in exhibit.table.rows if row[0] == 10 and row[2] == "none"] == [4, 8, 32]
     for k, floor, method, *values in exhibit.table.rows:
@@ -59,7 +57,7 @@ def test_fairsync_is_tuned_at_each_floor(curve: Lab) -> None:
 def test_floors_go_up_to_what_is_possible_and_no_further(curve: Lab) -> None:
     catalog = curve.trials.bases.get("svd", 0).catalog
     for k in (5, 10):
-        highest = floor_at_share(curve, k, 1.0)
+        highest = curve.floor_at_share(k, 1.0)
         assert max([0, *floors_above(curve, k)]) <= highest
         FairRetriever(catalog, k=k, floors=highest, horizon=30)
         with pytest.raises(InfeasibleFloorsError):

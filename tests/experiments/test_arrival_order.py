@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.conftest import run_work
 from experiments.directly import run_directly
 from fairsync.experiments.arrival_order import EXPERIMENT, ArrivalOrderRow
 from fairsync.experiments.compared_methods import METHODS, make_method
@@ -17,9 +18,7 @@ FLOOR = 14  # the setting's, which is above half of what is feasible
 
 @pytest.fixture(scope="module")
 def rows(lab: Lab) -> dict[tuple[str, str], ArrivalOrderRow]:
-    assert EXPERIMENT.steps is not None
-    for step in EXPERIMENT.steps(lab):
-        step.run()
+    run_work(EXPERIMENT, lab)
     shown = [ArrivalOrderRow(*row) for row in EXPERIMENT.show(lab).table.rows]  # type: ignore[arg-type]
     return {(row.order, row.method): row for row in shown}
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from experiments.conftest import run_work
 from fairsync import FairRetriever
 from fairsync.experiments.batch_size import EXPERIMENT, batch_sizes
 from fairsync.experiments.compared_methods import make_method
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.floor_levels import binding_floor
 from fairsync.experiments.trials import Trial
 from fairsync.metrics import recall
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 def test_every_line_is_what_its_name_says(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
     lab = make_lab(tmp_path, floor=16, ks=(5,), batch_size=1, quick=False)
-    for step in EXPERIMENT.steps(lab) if EXPERIMENT.steps else ():
-        step.run()
+    run_work(EXPERIMENT, lab)
     exhibit = EXPERIMENT.show(lab)
     rows = {(row[2], row[3]): row for row in exhibit.table.rows}
     base = lab.trials.bases.get("svd", 0)
@@ -49,4 +48,4 @@ def test_every_line_is_what_its_name_says(make_lab: Callable[..., Lab], tmp_path
 
 
 def test_a_floor_is_raised_to_half_of_what_is_possible(lab: Lab) -> None:
-    assert [binding_floor(lab, k) for k in (5, 10)] == [14, round(30 * 10 // 8 / 2)]
+    assert [lab.binding_floor(k) for k in (5, 10)] == [14, round(30 * 10 // 8 / 2)]

@@ -1,11 +1,11 @@
 """Every claim gets a verdict, and sees each trial once."""
 
 from experiments.trial_results import along, result
-from fairsync.experiments.claim_verdicts import (
-    Verdict,
-)
 from fairsync.experiments.claims import CLAIMS, Evidence, judge_all
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.verdicts import (
+    Verdict,
+)
 
 
 def test_claims_about_experiments_that_were_not_run() -> None:

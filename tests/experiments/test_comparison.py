@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import ttest_rel
 
+from experiments.conftest import run_work
 from experiments.uneven import uneven_lab
 from fairsync.experiments.compared_methods import BASELINES, METHODS
 from fairsync.experiments.comparison import EXPERIMENT, OURS, RIVALS
@@ -23,8 +24,7 @@ MEASURES = ("recall", "ndcg", "ndcg_of_hits", "hit_rate")
 @pytest.fixture(scope="module")
 def lab(setting: Setting, tmp_path_factory: pytest.TempPathFactory) -> Lab:
     lab = uneven_lab(setting, tmp_path_factory.mktemp("comparison"), floor=70, seeds=(0, 1))
-    for trial in EXPERIMENT.trials(lab.setting):
-        lab.trials.outcome(trial)
+    run_work(EXPERIMENT, lab)
     return lab
 
 
@@ -40,7 +40,7 @@ def pooled(lab: Lab, method: str, k: int, name: str) -> npt.NDArray[np.float64]:
 
 
 def test_every_method_on_every_model_at_every_k_with_every_seed(lab: Lab) -> None:
-    trials = EXPERIMENT.trials(lab.setting)
+    trials = EXPERIMENT.trials(lab)
     assert len(set(trials)) == len(trials) == len(METHODS) * 2 * 2
     assert {(one.batch_size, one.floor, one.spread, one.order) for one in trials} == {(4, 70, False, "dealt")}
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.conftest import MakeLab
+from experiments.conftest import MakeLab, run_work
 from fairsync.experiments.compared_methods import METHODS
-from fairsync.experiments.comparison import BINDING_SHARE, tense_floors
+from fairsync.experiments.comparison import TENSE, tense_floors
 from fairsync.experiments.cost import EXPERIMENT, Cost, cost_of, least_cost
 from fairsync.experiments.experiment import Lab
 from fairsync.experiments.trials import Trial, TrialMeasures
@@ -16,9 +16,7 @@ from fairsync.experiments.trials import Trial, TrialMeasures
 @pytest.fixture(scope="module")
 def lab(make_lab: MakeLab, tmp_path_factory: pytest.TempPathFactory) -> Lab:
     lab = make_lab(tmp_path_factory.mktemp("cost"), seeds=(0, 1))
-    assert EXPERIMENT.steps is not None
-    for step in EXPERIMENT.steps(lab):
-        step.run()
+    run_work(EXPERIMENT, lab)
     return lab
 
 
@@ -30,7 +28,7 @@ def outcome(**values: float) -> TrialMeasures:
 
 def test_it_needs_nothing_beyond_table_2_where_floors_are_felt(lab: Lab) -> None:
     asked = dict(lab.trials.asked)
-    BINDING_SHARE.show(lab)
+    TENSE.show(lab)
     EXPERIMENT.show(lab)
     assert lab.trials.asked == asked
 
@@ -87,8 +85,7 @@ def test_marks_are_hollow_where_floors_were_missed(lab: Lab) -> None:
 
 def test_costs_of_nothing_can_be_drawn(lab: Lab) -> None:
     free = replace(lab, setting=replace(lab.setting, floor=1, seeds=(0,)))
-    for trial in EXPERIMENT.trials(free.setting):
-        free.trials.outcome(trial)
+    run_work(EXPERIMENT, free)
     shown = EXPERIMENT.show(free)
     assert shown.figure is not None
     shown.figure.draw_without_rendering()

@@ -8,7 +8,7 @@ from fairsync.experiments.experiment import Lab
 
 
 def test_against_a_recount(lab: Lab) -> None:
-    assert EXPERIMENT.trials(lab.setting) == ()
+    assert EXPERIMENT.trials(lab) == ()
     exhibit = EXPERIMENT.show(lab)
     columns, [own, amazon, taobao] = list(exhibit.table.columns), exhibit.table.rows
     found = dict(zip(columns, own, strict=True))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.conftest import run_work
 from fairsync import Catalog, FairRetriever, MissingPackageError
 from fairsync.experiments import embedding_map
 from fairsync.experiments.compared_methods import make_method
@@ -50,8 +51,7 @@ def test_equal_prices_leave_everything_where_it_was() -> None:
 
 def test_the_exhibit_tells_what_happened(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
-    for step in EXPERIMENT.steps(lab) if EXPERIMENT.steps else ():
-        step.run()
+    run_work(EXPERIMENT, lab)
     exhibit = EXPERIMENT.show(lab)
     trial = Trial("svd", 0, "fairsync", 10, 18, batch_size=4)
     base = lab.trials.bases.get("svd", 0)

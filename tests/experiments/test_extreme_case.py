@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from experiments.conftest import MakeLab
+from experiments.conftest import MakeLab, run_work
 from fairsync.experiments import extreme_case
 from fairsync.experiments.experiment import Lab
 from fairsync.experiments.extreme_case import EXPERIMENT, users_of
@@ -43,8 +43,6 @@ def test_the_learning_rate_is_the_best_of_the_grid_on_other_users(lab: Lab) -> N
 
 
 def test_it_is_kept(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert EXPERIMENT.steps is not None
-    for step in EXPERIMENT.steps(lab):
-        step.run()
+    run_work(EXPERIMENT, lab)
     monkeypatch.setattr(extreme_case, "try_policy", partial(pytest.fail, "computed again"))
     assert EXPERIMENT.show(lab).table.rows[0][0] == "none"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.conftest import run_work
 from experiments.directly import run_directly
 from fairsync import hindsight
 from fairsync.experiments.compared_methods import make_method
@@ -16,9 +17,7 @@ from fairsync.metrics.accuracy import accuracy_of_each
 
 @pytest.fixture(scope="module")
 def points(lab: Lab) -> list[FrontierPoint]:
-    assert EXPERIMENT.steps is not None
-    for step in EXPERIMENT.steps(lab):
-        step.run()
+    run_work(EXPERIMENT, lab)
     return [FrontierPoint(*row) for row in EXPERIMENT.show(lab).table.rows]  # type: ignore[arg-type]
 
 
@@ -53,11 +52,11 @@ def test_no_promise_kept_is_above_the_bound(points: list[FrontierPoint]) -> None
 
 
 def test_all_of_it_where_there_is_time(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
-    assert EXPERIMENT.steps is not None
-    labels = [step.label for step in EXPERIMENT.steps(make_lab(tmp_path, quick=False))]
+    trials = EXPERIMENT.trials(make_lab(tmp_path, quick=False))
     # 1, 10, 25, 50, 75 and 95 % of 18 at K = 5, of 37 at K = 10
     floors = {5: [1, 2, 4, 9, 14, 17], 10: [1, 4, 9, 18, 28, 35]}
-    assert labels == [f"{name}, K = {k}, floor {floor}" for k in floors for floor in floors[k] for name in METHODS]
+    expected = [(name, k, floor) for k in floors for floor in floors[k] for name in METHODS]
+    assert [(one.method, one.k, one.floor) for one in trials] == expected
 
 
 def test_it_is_shown_again_without_work(

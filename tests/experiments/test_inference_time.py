@@ -55,7 +55,7 @@ def test_everyone_is_asked_the_same_batches() -> None:
 
 
 def test_the_exhibit_has_a_row_for_each_batch_size_and_is_kept(lab: Lab) -> None:
-    steps = EXPERIMENT.steps(lab) if EXPERIMENT.steps else ()
+    steps = EXPERIMENT.steps(lab)
     assert len(steps) == 2 * len(batch_sizes(lab.setting))
     for step in steps:
         step.run()

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.conftest import run_work
 from experiments.directly import run_directly
 from fairsync.experiments.compared_methods import GRIDS, QUICK_GRIDS
 from fairsync.experiments.experiment import Lab
@@ -16,9 +17,7 @@ from fairsync.policies import FairSync
 
 @pytest.fixture(scope="module")
 def rows(lab: Lab) -> list[LearningRateRow]:
-    assert EXPERIMENT.steps is not None
-    for step in EXPERIMENT.steps(lab):
-        step.run()
+    run_work(EXPERIMENT, lab)
     return [LearningRateRow(*row) for row in EXPERIMENT.show(lab).table.rows]  # type: ignore[arg-type]
 
 
@@ -40,12 +39,11 @@ def test_rows_are_what_direct_runs_give(lab: Lab, rows: list[LearningRateRow]) -
 
 
 def test_all_of_it_where_there_is_time(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
-    assert EXPERIMENT.steps is not None
-    labels = [step.label for step in EXPERIMENT.steps(make_lab(tmp_path, quick=False))]
+    trials = EXPERIMENT.trials(make_lab(tmp_path, quick=False))
     rates = GRIDS["fairsync"]
-    assert labels == [
-        *(f"fairsync, B = {size}, rate {rate:g}" for size in (1, 16, 256) for rate in rates),
-        *(f"guaranteed, B = {size}" for size in (1, 16, 256)),
+    assert [(one.method, one.batch_size, one.coefficient) for one in trials] == [
+        *(("fairsync", size, rate) for size in (1, 16, 256) for rate in rates),
+        *(("guaranteed", size, None) for size in (1, 16, 256)),
     ]
 
 

@@ -9,12 +9,12 @@ import pytest
 from matplotlib.figure import Figure
 
 from fairsync.data.dataset import Dataset
-from fairsync.experiments.claim_verdicts import Verdict
 from fairsync.experiments.claims import CLAIMS, Judged
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.page import render_page
 from fairsync.experiments.reproduction import Reproduction
 from fairsync.experiments.reproduction_setting import Setting
+from fairsync.experiments.verdicts import Verdict
 
 EVIL = '<script>alert("&")</script>'
 EMPTY = {"meta", "link", "br", "hr", "img", "input"}

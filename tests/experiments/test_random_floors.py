@@ -19,7 +19,7 @@ def lab(setting: Setting, tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 def test_numbers_are_means_over_seeds_and_esp_is_about_the_drawn_floors(lab: Lab) -> None:
-    trials = EXPERIMENT.trials(lab.setting)
+    trials = EXPERIMENT.trials(lab)
     assert [(one.method, one.seed) for one in trials] == [(method, seed) for method in METHODS for seed in (0, 1, 2)]
     assert {(one.k, one.spread, one.floor, one.batch_size) for one in trials} == {(5, True, 70, 4)}
     outcomes = {(one.method, one.seed): lab.trials.outcome(one) for one in trials}

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,27 +30,23 @@ from fairsync.experiments.trials import Trial, Trials
 METHODS = ("none", "guaranteed")
 
 
-def fake(name: str, k: int, trials: Callable[[Setting], list[Trial]], **parts: object) -> Experiment:
+def fake(name: str, k: int, trials: Callable[[Lab], list[Trial]], **parts: object) -> Experiment:
     """Return an experiment that shows the exposures of its trials."""
 
     def show(lab: Lab) -> Exhibit:
-        tried = trials(lab.setting)
+        tried = trials(lab)
         rows: list[list[str | int]] = [[one.method, one.seed, *lab.trials.outcome(one).exposures] for one in tried]
         columns = ["method", "seed", *(f"group {number}" for number in range(8))]
         return Exhibit(name, f"Exposures at K = {k}", "What groups got.", ExhibitTable(columns, rows))
 
-    return Experiment(name, f"Exposures at K = {k}", trials, show, **parts)  # type: ignore[arg-type]
+    return Experiment(name, f"Exposures at K = {k}", show, trials, **parts)  # type: ignore[arg-type]
 
 
-def at(k: int) -> Callable[[Setting], list[Trial]]:
-    return lambda setting: [
-        Trial(setting.analysed, seed, method, k, setting.floor, batch_size=setting.batch_size)
-        for method in METHODS
-        for seed in setting.seeds
-    ]
+def at(k: int) -> Callable[[Lab], list[Trial]]:
+    return lambda lab: [trial for method in METHODS for trial in lab.of_each_seed(method, k, lab.setting.floor)]
 
 
-FIVE, TEN = fake("five", 5, at(5)), fake("ten", 10, lambda setting: [*at(10)(setting), *at(5)(setting)])
+FIVE, TEN = fake("five", 5, at(5)), fake("ten", 10, lambda lab: [*at(10)(lab), *at(5)(lab)])
 
 
 class Spy:
@@ -93,7 +90,7 @@ def test_each_trial_runs_once_and_each_model_is_loaded_once(
     assert [one.name for one in found.exhibits] == ["five", "ten"]
     lab = Lab(terms, dataset, Trials(terms, BaseModels(dataset, tmp_path / "models", True), Store(tmp_path / "cells")))
     for row in found.exhibits[0].table.rows:
-        [trial] = [one for one in at(5)(terms) if (one.method, one.seed) == (row[0], row[1])]
+        [trial] = [one for one in at(5)(lab) if (one.method, one.seed) == (row[0], row[1])]
         assert list(row[2:]) == lab.trials.outcome(trial).exposures
     assert [one.done for one in seen] == sorted(one.done for one in seen)
     assert seen[-1].done == seen[-1].total - 1
@@ -173,8 +170,8 @@ def test_what_is_not_possible_is_told_and_the_rest_goes_on(
         raise InvalidInputError("nothing to show")
 
     wide = fake("wide", 97, at(97))  # one more than there are items
-    both = fake("both", 97, lambda setting: [*at(97)(setting), *at(6)(setting)])
-    high = fake("high", 5, lambda setting: [replace(one, floor=1_000) for one in at(5)(setting)])
+    both = fake("both", 97, lambda lab: [*at(97)(lab), *at(6)(lab)])
+    high = fake("high", 5, lambda lab: [replace(one, floor=1_000) for one in at(5)(lab)])
     dated, empty = fake("dated", 5, at(5), steps=no_clock), replace(FIVE, name="empty", show=raises)
     found = reproduce([wide, both, high, dated, empty, FIVE], dataset, setting, tmp_path)
     assert [one.name for one in found.exhibits] == ["five"]
@@ -199,7 +196,7 @@ def test_an_error_of_our_own_is_not_hidden(dataset: Dataset, setting: Setting, t
 
 def test_steps_come_before_the_show_and_are_counted(dataset: Dataset, setting: Setting, tmp_path: Path) -> None:
     did: list[str] = []
-    more = replace(at(5)(setting)[1], floor=3)
+    more = Trial("svd", 0, "guaranteed", 5, 3, batch_size=4)
 
     def steps(lab: Lab) -> list[WorkStep]:
         return [
@@ -212,9 +209,21 @@ def test_steps_come_before_the_show_and_are_counted(dataset: Dataset, setting: S
     assert did == ["first"]
     labels = [one.label for one in seen]
     assert labels[-3:] == ["first step", "second step", "Exposures at K = 5"]
-    assert seen[-1].total == 5  # two trials, two steps, one show
+    assert (seen[-1].done, seen[-1].total) == (4, 5)  # two trials, two steps, one show
     [one] = [one for one in found.claims if one.claim.experiment is None]
     assert one.verdict.figures.startswith("all floors met in 2 of 2 trials")  # the one of the step too
+
+
+def test_trials_of_steps_are_not_counted_again(dataset: Dataset, setting: Setting, tmp_path: Path) -> None:
+    """An experiment of steps alone is shown before any trial is run. The trials of its steps are done by then."""
+
+    def steps(lab: Lab) -> list[WorkStep]:
+        return [WorkStep(one.method, partial(lab.trials.outcome, one)) for one in at(6)(lab)]
+
+    seen: list[RunProgress] = []
+    reproduce([fake("steps", 6, lambda lab: [], steps=steps), FIVE], dataset, setting, tmp_path, seen.append)
+    assert (seen[-1].done, seen[-1].total) == (5, 6)  # two steps, two trials, two shows
+    assert all(one.done < one.total for one in seen)
 
 
 def test_training_can_be_watched(dataset: Dataset, setting: Setting, tmp_path: Path) -> None:

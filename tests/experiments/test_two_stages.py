@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from experiments.conftest import run_work
 from fairsync import Catalog, FairRetriever, InvalidInputError
 from fairsync.experiments import two_stages
 from fairsync.experiments.experiment import Lab
@@ -69,8 +70,7 @@ def test_a_group_that_is_held_stops_at_its_target() -> None:
 
 
 def test_the_exhibit_shows_both_stages(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    for step in EXPERIMENT.steps(lab) if EXPERIMENT.steps else ():
-        step.run()
+    run_work(EXPERIMENT, lab)
     exhibit = EXPERIMENT.show(lab)
     base = lab.trials.bases.get("svd", 0)
     for k, shown in ((5, 1), (10, 2)):

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from fairsync.experiments.claim_verdicts import (
+from fairsync.experiments.trials import Trial, TrialMeasures
+from fairsync.experiments.verdicts import (
     TrialResult,
 )
-from fairsync.experiments.trials import Trial, TrialMeasures
 
 NOISE = np.random.default_rng(0).normal(scale=0.01, size=200)
 

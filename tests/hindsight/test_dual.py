@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
+from fairsync.hindsight.bound_rows import BoundRows
 from fairsync.hindsight.dual import Pool, descend, polish
 from hindsight.test_hindsight import make
 
 
 def test_descent_comes_near_and_polish_settles() -> None:
     case = make(7, requests=400, items=50, groups=5, k=4, tight=0.9)
-    pool = Pool(case.scores, np.tile(case.groups, (400, 1)), 4, case.floors.astype(np.float64))
+    pool = Pool(case.scores, np.tile(case.groups, (400, 1)), 4, *BoundRows.of_groups(case.floors))
     near = descend(pool, np.zeros(5), reach=100.0, near=20)
     lacking = np.maximum(case.floors - pool.exposures(pool.best(near).inside), 0)
     assert lacking.sum() <= 0.02 * case.floors.sum()
@@ -21,7 +22,7 @@ def test_descent_comes_near_and_polish_settles() -> None:
 
 def test_polish_in_a_box_never_goes_up_and_arrives() -> None:
     case = make(8, requests=60, items=20, groups=4, k=3, tight=0.9)
-    pool = Pool(case.scores, np.tile(case.groups, (60, 1)), 3, case.floors.astype(np.float64))
+    pool = Pool(case.scores, np.tile(case.groups, (60, 1)), 3, *BoundRows.of_groups(case.floors))
     subsidies, values = np.zeros(4), [np.inf]
     for _ in range(200):
         settled = polish(pool, subsidies, free=60)

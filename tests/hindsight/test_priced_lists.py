@@ -9,6 +9,7 @@ import pytest
 
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
+from fairsync.hindsight.bound_rows import BoundRows
 from fairsync.hindsight.priced_lists import ListSizes, PricedLists
 from fairsync.search import ExactIndex, Hits
 from hindsight.test_hindsight import Case, make
@@ -20,9 +21,8 @@ if TYPE_CHECKING:
 def lists_of(case: Case, sizes: ListSizes) -> PricedLists:
     catalog = Catalog(case.items, case.groups)
     users = case.users[:, None].astype(np.float64)
-    return PricedLists(
-        catalog.group_of, ExactIndex(catalog).search, users, case.k, case.floors.astype(np.float64), sizes
-    )
+    bounds = BoundRows.of_groups(case.floors)
+    return PricedLists(catalog.group_of, ExactIndex(catalog).search, users, case.k, *bounds, sizes)
 
 
 def dual_value(case: Case, subsidies: NDArray[np.float64]) -> float:
@@ -58,7 +58,7 @@ def test_a_sample_has_its_share_of_the_floors() -> None:
     lists = lists_of(case, ListSizes())
     lists.fetch(np.zeros(3))
     part = lists.sample(10)
-    assert part.floors == pytest.approx(lists.floors / 4)
+    assert part.least == pytest.approx(lists.least / 4)
     assert part.rows.tolist() == lists.rows[np.linspace(0, 39, 10).astype(int)].tolist()
 
 
@@ -67,4 +67,4 @@ def test_an_index_that_finds_too_little_is_refused() -> None:
     lists = lists_of(case, ListSizes())
     lists.search = lambda users, prices, k: Hits.empty(len(users), k)
     with pytest.raises(InvalidInputError, match="index='exact'"):
-        lists.fetch(np.zeros(3))
+        lists.fetch(np.zeros(lists.least.size))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from fairsync.experiments.curves import Curve, draw_curves
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
-from fairsync.experiments.experiment import Experiment, Lab, WorkStep
-from fairsync.experiments.floor_levels import floor_at_share
-from fairsync.experiments.seed_means import COLUMNS, mean_over_seeds
-from fairsync.experiments.trials import Trial
+from fairsync.experiments.experiment import Experiment, Lab, SeedMean
+from fairsync.experiments.plot import Curve, draw_curves
 
 if TYPE_CHECKING:
     from fairsync.experiments.reproduction_setting import Setting
+    from fairsync.experiments.trials import Trial
 
 _METHODS = ("none", "uncalibrated", "fairsync", "guaranteed")
 # The paper's floors are 10 to 200, which are these shares of its main one.
@@ -45,46 +42,31 @@ def floors_below(setting: Setting) -> list[int]:
 def floors_above(lab: Lab, k: int) -> list[int]:
     """Return higher floors, as long as they are feasible."""
     raises = _QUICK_RAISES if lab.setting.quick else _RAISES
-    limit = floor_at_share(lab, k, 1.0)
+    limit = lab.floor_at_share(k, 1.0)
     return list(takewhile(lambda floor: floor <= limit, (factor * lab.setting.floor for factor in raises)))
 
 
-def _at(setting: Setting, method: str, k: int, floor: int) -> list[Trial]:
-    """Return the trials of one point, one for each seed."""
-    return [Trial(setting.analysed, seed, method, k, floor, batch_size=setting.batch_size) for seed in setting.seeds]
+def _floors(lab: Lab) -> dict[int, list[int]]:
+    """Return {K: all floors}."""
+    return {k: [*floors_below(lab.setting), *floors_above(lab, k)] for k in lab.setting.ks}
 
 
-def _trials(setting: Setting) -> list[Trial]:
+def _trials(lab: Lab) -> list[Trial]:
     return [
         trial
-        for k in setting.ks
-        for floor in floors_below(setting)
+        for k, floors in _floors(lab).items()
+        for floor in floors
         for method in _METHODS
-        for trial in _at(setting, method, k, floor)
-    ]
-
-
-def _steps(lab: Lab) -> list[WorkStep]:
-    trials = [
-        trial
-        for k in lab.setting.ks
-        for floor in floors_above(lab, k)
-        for method in _METHODS
-        for trial in _at(lab.setting, method, k, floor)
-    ]
-    trials.sort(key=lambda trial: trial.seed)  # so that each model is loaded once
-    return [
-        WorkStep(f"{one.method} on {one.model}, K = {one.k}, floor {one.floor}", partial(lab.trials.outcome, one))
-        for one in trials
+        for trial in lab.of_each_seed(method, k, floor)
     ]
 
 
 def _show(lab: Lab) -> Exhibit:
-    setting = lab.setting
-    floors = {k: [*floors_below(setting), *floors_above(lab, k)] for k in setting.ks}
+    setting, floors = lab.setting, _floors(lab)
     points = {
         method: {
-            k: {floor: mean_over_seeds(lab, _at(setting, method, k, floor)) for floor in floors[k]} for k in setting.ks
+            k: {floor: lab.mean_over_seeds(lab.of_each_seed(method, k, floor)) for floor in floors[k]}
+            for k in setting.ks
         }
         for method in _METHODS
     }
@@ -97,9 +79,8 @@ def _show(lab: Lab) -> Exhibit:
     curves = [Curve("no floors" if method == "none" else method, method, points[method]) for method in _METHODS]
     figure = draw_curves(curves, ("recall", "ndcg", "hit_rate"), "floor of every group")
     words = _WORDS.format(model=setting.analysed, floor=setting.floor)
-    return Exhibit(
-        EXPERIMENT.name, EXPERIMENT.title, words, ExhibitTable(["K", "floor", "method", *COLUMNS], rows), figure
-    )
+    table = ExhibitTable(["K", "floor", "method", *SeedMean.HEADINGS], rows)
+    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, table, figure)
 
 
-EXPERIMENT = Experiment("accuracy-curve", "Figure: accuracy under rising floors", _trials, _show, _steps)
+EXPERIMENT = Experiment("accuracy-curve", "Figure: accuracy under rising floors", _show, _trials)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fairsync.experiments.colours import COLOURS
 from fairsync.experiments.compared_methods import METHODS
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
-from fairsync.experiments.experiment import Experiment, WorkStep
-from fairsync.experiments.floor_levels import binding_floor
-from fairsync.experiments.ratio_axis import scale_as_ratio
-from fairsync.experiments.trials import Trial
+from fairsync.experiments.experiment import Experiment
+from fairsync.experiments.plot import COLOURS, missed_handle, scale_as_ratio
 from fairsync.report.plot import tidy
 
 if TYPE_CHECKING:
@@ -23,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fairsync.experiments.experiment import Lab
-    from fairsync.experiments.trials import Order
+    from fairsync.experiments.trials import Order, Trial
 
 _ORDERS: dict[Order, str] = {"dealt": "at random", "sorted": "sorted by taste", "time": "in order of time"}
 _MARKERS: dict[Order, str] = {"dealt": "o", "sorted": "s", "time": "^"}
@@ -64,21 +60,13 @@ def arrival_order(lab: Lab) -> Exhibit:
 
 
 def _trials(lab: Lab) -> list[Trial]:
-    setting = lab.setting
-    k = setting.ks[0]
-    floor = binding_floor(lab, k)
+    k = lab.setting.ks[0]
+    floor = lab.binding_floor(k)
     return [
-        Trial(setting.analysed, setting.seeds[0], method, k, floor, batch_size=setting.batch_size, order=order)
+        lab.trial(method, k, floor, order=order)
         for order in _ORDERS
         for method in METHODS
         if order != "time" or lab.dataset.facts.has_clock
-    ]
-
-
-def _steps(lab: Lab) -> list[WorkStep]:
-    return [
-        WorkStep(f"{trial.method}, {_ORDERS[trial.order]}", partial(lab.trials.outcome, trial))
-        for trial in _trials(lab)
     ]
 
 
@@ -109,9 +97,9 @@ def _plot(rows: dict[tuple[Order, str], ArrivalOrderRow], k: int) -> Figure:
     panels[0].invert_yaxis()
     look: dict[str, Any] = {"linestyle": "", "color": "#444444"}
     handles = [Line2D([], [], marker=_MARKERS[order], label=_ORDERS[order], **look) for order in orders]
-    handles.append(Line2D([], [], marker="o", markerfacecolor="white", label="floors missed", **look))
+    handles.append(missed_handle())
     figure.legend(handles=handles, loc="outside upper center", ncols=4, frameon=False)
     return figure
 
 
-EXPERIMENT = Experiment("arrival-order", "Other orders of arrival", lambda setting: (), arrival_order, _steps)
+EXPERIMENT = Experiment("arrival-order", "Other orders of arrival", arrival_order, _trials)

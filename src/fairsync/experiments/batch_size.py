@@ -6,17 +6,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from fairsync.experiments.curves import Curve, draw_curves
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
-from fairsync.experiments.experiment import Experiment, Lab, WorkStep
-from fairsync.experiments.floor_levels import binding_floor
-from fairsync.experiments.seed_means import COLUMNS, mean_over_seeds
-from fairsync.experiments.trials import Trial
+from fairsync.experiments.experiment import Experiment, Lab, SeedMean, WorkStep
+from fairsync.experiments.plot import Curve, draw_curves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairsync.experiments.reproduction_setting import Setting
+    from fairsync.experiments.trials import Trial
 
 _SIZES, _QUICK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), (1, 8, 64, 512)
 
@@ -46,7 +44,7 @@ def _lines(lab: Lab) -> list[_Line]:
     setting = lab.setting
 
     def at(method: str, k: int, size: int, seed: int) -> Trial:
-        return Trial(setting.analysed, seed, method, k, binding_floor(lab, k), batch_size=size)
+        return lab.trial(method, k, lab.binding_floor(k), seed=seed, batch_size=size)
 
     def tuned_once(k: int, size: int, seed: int) -> Trial:
         once = at("fairsync", k, setting.batch_size, seed)
@@ -78,23 +76,21 @@ def _show(lab: Lab) -> Exhibit:
     curves = []
     for line in _lines(lab):
         points = {
-            k: {size: mean_over_seeds(lab, [line.trial(k, size, seed) for seed in setting.seeds]) for size in sizes}
+            k: {size: lab.mean_over_seeds([line.trial(k, size, seed) for seed in setting.seeds]) for size in sizes}
             for k in setting.ks
         }
         curves.append(Curve(line.label, line.method, points, line.dashed))
     rows: list[list[str | int | float | None]] = [
-        [k, binding_floor(lab, k), size, curve.label, *curve.points[k][size].percents()]
+        [k, lab.binding_floor(k), size, curve.label, *curve.points[k][size].percents()]
         for k in setting.ks
         for size in sizes
         for curve in curves
     ]
     figure = draw_curves(curves, ("recall", "ndcg", "hit_rate", "esp"), "batch size B")
-    floors = ", ".join(f"{binding_floor(lab, k)} at K = {k}" for k in setting.ks)
+    floors = ", ".join(f"{lab.binding_floor(k)} at K = {k}" for k in setting.ks)
     words = _WORDS.format(model=setting.analysed, floors=floors, batch_size=setting.batch_size)
-    table = ExhibitTable(["K", "floor", "B", "method", *COLUMNS], rows)
+    table = ExhibitTable(["K", "floor", "B", "method", *SeedMean.HEADINGS], rows)
     return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, table, figure)
 
 
-EXPERIMENT = Experiment(
-    "batch-size", "Figure: accuracy and floors kept by batch size", lambda setting: (), _show, _steps
-)
+EXPERIMENT = Experiment("batch-size", "Figure: accuracy and floors kept by batch size", _show, steps=_steps)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fairsync.experiments.claim_verdicts import (
+from fairsync.experiments.exhibit import ExhibitTable
+from fairsync.experiments.verdicts import (
     TrialResult,
     Verdict,
     above_at_every_floor,
     as_accurate,
+    as_fast,
+    as_in_the_extreme_case,
     breaks_beyond,
+    correlated,
     cost_at_most,
     falls_then_rises,
     floors_cost,
@@ -18,9 +22,8 @@ from fairsync.experiments.claim_verdicts import (
     floors_missed,
     met_with_more_recall,
     more_accurate,
+    towards_the_needy,
 )
-from fairsync.experiments.exhibit import ExhibitTable
-from fairsync.experiments.table_verdicts import as_fast, as_in_the_extreme_case, correlated, towards_the_needy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

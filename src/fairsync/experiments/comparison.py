@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from fairsync.experiments.claim_verdicts import LEVEL, compare
-from fairsync.experiments.colours import COLOURS, MARKERS
 from fairsync.experiments.compared_methods import BASELINES, METHODS
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
-from fairsync.experiments.experiment import Experiment, Lab, WorkStep
-from fairsync.experiments.floor_levels import binding_floor
-from fairsync.experiments.seed_means import mean_over_seeds
-from fairsync.experiments.trials import Trial
+from fairsync.experiments.experiment import Experiment
+from fairsync.experiments.plot import COLOURS, MARKERS
+from fairsync.experiments.verdicts import LEVEL, compare
 from fairsync.report.plot import tidy
 from fairsync.text import count
 
@@ -24,8 +21,9 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from fairsync.experiments.experiment import Lab, SeedMean
     from fairsync.experiments.reproduction_setting import Setting
-    from fairsync.experiments.seed_means import SeedMean
+    from fairsync.experiments.trials import Trial
 
 OURS = ("fairsync", "guaranteed")
 RIVALS = ("k-neighbor", "uncalibrated")
@@ -57,42 +55,26 @@ _TENSE_WORDS = (
 )
 
 
-def trials_of(setting: Setting, model: str, method: str, k: int, floor: int) -> list[Trial]:
-    """Return the trials of one cell of the table, one for each seed."""
-    return [Trial(model, seed, method, k, floor, batch_size=setting.batch_size) for seed in setting.seeds]
-
-
-def all_trials(setting: Setting, floors: Mapping[int, int]) -> list[Trial]:
+def all_trials(lab: Lab, floors: Mapping[int, int]) -> list[Trial]:
     """Return the trials of the whole table, given the floor at each K."""
-    cells = product(setting.models, METHODS, setting.ks)
-    return [trial for model, method, k in cells for trial in trials_of(setting, model, method, k, floors[k])]
+    cells = product(lab.setting.models, METHODS, lab.setting.ks)
+    return [trial for model, method, k in cells for trial in lab.of_each_seed(method, k, floors[k], model=model)]
 
 
-def paper_floors(setting: Setting) -> dict[int, int]:
+def paper_floors(lab: Lab) -> dict[int, int]:
     """Return {K: the paper's floor, scaled to these data}."""
-    return dict.fromkeys(setting.ks, setting.floor)
+    return dict.fromkeys(lab.setting.ks, lab.setting.floor)
 
 
 def tense_floors(lab: Lab) -> dict[int, int]:
     """Return {K: a binding floor}."""
-    return {k: binding_floor(lab, k) for k in lab.setting.ks}
-
-
-def tense_steps(lab: Lab) -> list[WorkStep]:
-    """Return the trials at binding floors, sorted by model."""
-
-    def step(trial: Trial) -> WorkStep:
-        label = f"{trial.model}, {trial.method}, K = {trial.k}, floor {trial.floor:,}"
-        return WorkStep(label, lambda: lab.trials.outcome(trial))
-
-    trials = all_trials(lab.setting, tense_floors(lab))
-    return [step(trial) for trial in sorted(trials, key=lambda trial: (trial.model, trial.seed))]
+    return {k: lab.binding_floor(k) for k in lab.setting.ks}
 
 
 def _show(lab: Lab, experiment: Experiment, floors: Mapping[int, int], more_words: str = "") -> Exhibit:
     setting = lab.setting
     cells = {
-        (model, method, k): mean_over_seeds(lab, trials_of(setting, model, method, k, floors[k]))
+        (model, method, k): lab.mean_over_seeds(lab.of_each_seed(method, k, floors[k], model=model))
         for model, method, k in product(setting.models, METHODS, setting.ks)
     }
     tests = _tests(lab, floors)
@@ -143,7 +125,7 @@ def _tests(lab: Lab, floors: Mapping[int, int]) -> dict[tuple[str, str, int, str
     found = {}
     for model, k in product(setting.models, setting.ks):
         outcomes = {
-            method: [outcome(trial) for trial in trials_of(setting, model, method, k, floors[k])]
+            method: [outcome(trial) for trial in lab.of_each_seed(method, k, floors[k], model=model)]
             for method in (*OURS, *RIVALS)
         }
         for method, name, rival in product(OURS, _MEASURES, RIVALS):
@@ -188,13 +170,12 @@ def _span(values: list[float]) -> str:
 EXPERIMENT: Experiment = Experiment(
     "table-2",
     "Table 2: accuracy and exposure of every method",
-    lambda setting: all_trials(setting, paper_floors(setting)),
-    lambda lab: _show(lab, EXPERIMENT, paper_floors(lab.setting)),
+    lambda lab: _show(lab, EXPERIMENT, paper_floors(lab)),
+    lambda lab: all_trials(lab, paper_floors(lab)),
 )
-BINDING_SHARE: Experiment = Experiment(
+TENSE: Experiment = Experiment(
     "table-2-tense",
     "Table 2 again, where floors are binding",
-    lambda _: (),
-    lambda lab: _show(lab, BINDING_SHARE, tense_floors(lab), _TENSE_WORDS),
-    tense_steps,
+    lambda lab: _show(lab, TENSE, tense_floors(lab), _TENSE_WORDS),
+    lambda lab: all_trials(lab, tense_floors(lab)),
 )

@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
-from fairsync.experiments.colours import COLOURS, MARKERS
 from fairsync.experiments.compared_methods import METHODS
-from fairsync.experiments.comparison import tense_floors, tense_steps, trials_of
+from fairsync.experiments.comparison import all_trials, tense_floors
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment, Lab
+from fairsync.experiments.plot import COLOURS, MARKERS, missed_handle
 from fairsync.report.plot import tidy
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _show(lab: Lab) -> Exhibit:
     costs: dict[tuple[str, str, int], Cost] = {}
     for model, k in product(setting.models, setting.ks):
         for method in _METHODS:
-            outcomes = [lab.trials.outcome(trial) for trial in trials_of(setting, model, method, k, floors[k])]
+            outcomes = [lab.trials.outcome(trial) for trial in lab.of_each_seed(method, k, floors[k], model=model)]
             costs[model, method, k] = cost_of(outcomes)
         costs[model, _HINDSIGHT, k] = least_cost(outcomes)
     rows = [
@@ -122,8 +122,7 @@ def _draw(costs: Mapping[tuple[str, str, int], Cost], setting: Setting) -> Figur
     panels[0].set_ylim(len(models) - 0.5, -0.5)
     _scale(panels[0], [cost.percent for cost in costs.values() if cost.percent is not None])
     handles = [Line2D([], [], label=method, **_style(method, missed=False)) for method in (*_METHODS, _HINDSIGHT)]  # type: ignore[arg-type]
-    missed = Line2D([], [], linestyle="", marker="o", color="black", markerfacecolor="none", label="some floor missed")
-    legend = [*handles, missed]
+    legend = [*handles, missed_handle()]
     figure.legend(handles=legend, loc="outside upper center", ncols=(len(legend) + 1) // 2, frameon=False, fontsize=9)
     return figure
 
@@ -145,4 +144,9 @@ def _scale(axes: Axes, costs: Sequence[float]) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-EXPERIMENT = Experiment("cost", "What floors cost, beside the least possible", lambda _: (), _show, tense_steps)
+EXPERIMENT = Experiment(
+    "cost",
+    "What floors cost, beside the least possible",
+    _show,
+    lambda lab: all_trials(lab, tense_floors(lab)),
+)

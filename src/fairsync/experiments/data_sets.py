@@ -60,4 +60,4 @@ def _draw(sizes: NDArray[np.int64]) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(NAME, TITLE, trials=lambda _: (), show=show)
+EXPERIMENT = Experiment(NAME, TITLE, show)

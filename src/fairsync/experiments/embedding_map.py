@@ -6,25 +6,31 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from fairsync.errors import MissingPackageError
 from fairsync.experiments.compared_methods import make_method
-from fairsync.experiments.embedding_plot import draw_maps
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment, Lab, WorkStep
-from fairsync.experiments.floor_levels import binding_floor
-from fairsync.experiments.trials import Trial
+from fairsync.report.plot import mark_floors, scale_counts, tidy
 from fairsync.retriever import FairRetriever
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
+    from fairsync.experiments.trials import Trial
 
 _GROUPS = 5
 _MOMENTS = (0.01, 0.1, 1.0)  # fractions of all requests
 _ITEMS_OF_A_GROUP, _USERS_ON_THE_MAP, _USERS_ASKED = 40, 40, 200
 _ROUNDS, _QUICK_ROUNDS = 1000, 300  # iterations of t-SNE
+_COLOURS = ("#D55E00", "#E69F00", "#009E73", "#56B4E9", "#0072B2")
+_LONGEST = 24  # letters of the name of a group
 
 _WORDS = (
     "Items of {groups} groups and some users of {model}, drawn by t-SNE: in the space of the model, and in the dual"
@@ -98,10 +104,8 @@ def dual_space(
 
 def _trial(lab: Lab) -> Trial:
     """Return the trial of the figure: FairSync with the largest K, as in the paper."""
-    setting, k = lab.setting, max(lab.setting.ks)
-    return Trial(
-        setting.analysed, setting.seeds[0], "fairsync", k, binding_floor(lab, k), batch_size=setting.batch_size
-    )
+    k = max(lab.setting.ks)
+    return lab.trial("fairsync", k, lab.binding_floor(k))
 
 
 def _found(lab: Lab) -> dict[str, Any]:
@@ -188,13 +192,52 @@ def _show(lab: Lab) -> Exhibit:
     words = _WORDS.format(
         groups=len(found["groups"]), model=trial.model, k=trial.k, floor=trial.floor, users=found["users"]
     )
-    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, ExhibitTable(columns, rows, digits=3), draw_maps(found))
+    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, ExhibitTable(columns, rows, digits=3), _draw(found))
+
+
+def _draw(found: Mapping[str, Any]) -> Figure:
+    """Plot the maps in the upper row (the model's space, then the dual space at each moment) and exposures below."""
+    moments, names = found["moments"], found["groups"]
+    figure = Figure(figsize=(3.0 * (1 + len(moments)), 5.6), layout="constrained", dpi=150)
+    maps, bars = figure.subplots(2, 1 + len(moments), height_ratios=[3, 2])
+    titles = ["original space", *(f"dual space, {moment:,} request{'s' * (moment != 1)}" for moment in moments)]
+    for axes, title, places in zip(maps, titles, found["maps"], strict=True):
+        _draw_map(axes, np.array(places), np.array(found["items"]))
+        axes.set_title(title, loc="left", fontsize=10, weight="bold")
+    x = np.arange(len(names))
+    for axes, exposures, due in zip(bars[1:], found["exposures"], found["due"], strict=True):
+        axes.bar(x, exposures, color=_COLOURS[: len(names)], width=0.7)
+        floors = np.full(len(names), max(1, round(due)))
+        mark_floors(axes, x, floors)
+        scale_counts(axes, np.concatenate([exposures, floors]))
+        axes.set_xticks([])
+        axes.set_xlabel("group")
+        tidy(axes)
+    bars[1].set_ylabel("exposures so far")
+    bars[0].axis("off")
+    short = [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in names]
+    handles = [
+        Line2D([], [], linestyle="", marker="o", color=colour, label=name.replace("$", r"\$"))
+        for colour, name in zip(_COLOURS, short, strict=False)
+    ]
+    handles.append(Line2D([], [], linestyle="", marker="+", color="black", label="users"))
+    handles.append(Line2D([], [], color="black", linewidth=1.4, label="floor's share so far"))
+    bars[0].legend(handles=handles, loc="center left", frameon=False, fontsize=9)
+    return figure
+
+
+def _draw_map(axes: Axes, places: NDArray[Any], items: NDArray[Any]) -> None:
+    """Draw the items in the colours of their groups, and the users."""
+    (item_x, user_x), (item_y, user_y) = (np.split(one, [len(items)]) for one in places.T)
+    axes.scatter(user_x, user_y, marker="+", s=16, linewidths=0.7, color="black", alpha=0.5)
+    axes.scatter(item_x, item_y, s=11, color=[_COLOURS[item] for item in items], linewidths=0, alpha=0.9)
+    axes.set_xticks([])
+    axes.set_yticks([])
 
 
 EXPERIMENT = Experiment(
     "t-sne",
     "Figure: embeddings in the original and the dual space",
-    lambda setting: (),
     _show,
-    lambda lab: [WorkStep("maps by t-SNE", partial(_found, lab))],
+    steps=lambda lab: [WorkStep("maps by t-SNE", partial(_found, lab))],
 )

@@ -6,8 +6,6 @@ import csv
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
@@ -104,21 +102,26 @@ class Exhibit:
     figure: Figure | None = field(default=None, compare=False)
     more: Mapping[str, ExhibitTable] = field(default_factory=dict)
 
+    def to_markdown(self, folder: str = "") -> str:
+        """Return it as Markdown, with a link to the figure in a folder such as ``exhibits/``."""
+        picture = f"![{self.title}]({folder}{self.name}.svg)\n\n" if self.figure else ""
+        return f"## {self.title}\n\n{self.words}\n\n{picture}{self.table.to_markdown()}"
+
     def write(self, folder: Path) -> list[Path]:
         """Write CSV and Markdown, and SVG and PNG if there is a figure. Return the files."""
         folder.mkdir(parents=True, exist_ok=True)
         files = [folder / f"{self.name}.csv", folder / f"{self.name}.md"]
         self.table.write_csv(files[0])
-        picture = f"![{self.title}]({self.name}.svg)\n\n" if self.figure else ""
-        text = f"## {self.title}\n\n{self.words}\n\n{picture}{self.table.to_markdown()}"
-        files[1].write_text(text, encoding="utf-8")
+        files[1].write_text(self.to_markdown(), encoding="utf-8")
         for name, table in self.more.items():
             files.append(folder / f"{self.name}-{name}.csv")
             table.write_csv(files[-1])
         if self.figure:
+            from matplotlib import rc_context  # here, because it takes long to import
+
             for kind in ("svg", "png"):
                 files.append(folder / f"{self.name}.{kind}")
-                with mpl.rc_context({"svg.hashsalt": self.name}):  # makes the ids reproducible
+                with rc_context({"svg.hashsalt": self.name}):  # makes the ids reproducible
                     self.figure.savefig(files[-1], dpi=150, metadata={"Date": None} if kind == "svg" else None)
                 self.figure.set_layout_engine("none")  # computing the layout again would take most of the time
         return files

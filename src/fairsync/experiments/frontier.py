@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from math import nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fairsync.experiments.colours import COLOURS, MARKERS
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
-from fairsync.experiments.experiment import Experiment, WorkStep
-from fairsync.experiments.floor_levels import claimed_share, floor_at_share
-from fairsync.experiments.trials import Trial
+from fairsync.experiments.experiment import Experiment
+from fairsync.experiments.plot import COLOURS, MARKERS, missed_handle
 from fairsync.report.plot import tidy
 
 if TYPE_CHECKING:
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fairsync.experiments.experiment import Lab
-    from fairsync.experiments.reproduction_setting import Setting
+    from fairsync.experiments.trials import Trial
 
 METHODS = ("none", "ipw", "uncalibrated", "fairsync", "guaranteed")
 BEST = "hindsight"
@@ -54,15 +51,15 @@ class FrontierPoint(NamedTuple):
 def frontier(lab: Lab) -> Exhibit:
     """Return recall and relevance kept, by share of the slots, for every method and for the best plan."""
     points = []
-    for k in _ks(lab.setting):
-        for floor in _floors(lab, k):
-            place = k, floor, 100 * claimed_share(lab, k, floor)
+    for k, floors in _floors(lab).items():
+        for floor in floors:
+            place = k, floor, 100 * lab.claimed_share(k, floor)
             for method in METHODS:
-                got = lab.trials.outcome(_trial(lab.setting, k, floor, method))
+                got = lab.trials.outcome(lab.trial(method, k, floor))
                 kept = _kept(got.relevance + got.cost, got.cost)
                 used = None if got.coefficient is None else f"{got.coefficient:g}"
                 points.append(FrontierPoint(*place, method, 100 * got.recall, kept, 100 * got.esp, used))
-            plan = lab.trials.plan(_trial(lab.setting, k, floor, "none"))
+            plan = lab.trials.plan(lab.trial("none", k, floor))
             points.append(
                 FrontierPoint(*place, BEST, 100 * plan.recall, _kept(got.relevance + got.cost, plan.cost), 100.0, None)
             )
@@ -70,29 +67,15 @@ def frontier(lab: Lab) -> Exhibit:
     return Exhibit(EXPERIMENT.name, title, _WORDS, ExhibitTable(_COLUMNS, points, digits=2), _plot(points))
 
 
-def _ks(setting: Setting) -> tuple[int, ...]:
-    return setting.ks[:1] if setting.quick else setting.ks
+def _floors(lab: Lab) -> dict[int, list[int]]:
+    """Return {K: floors}."""
+    setting = lab.setting
+    ks, shares = (setting.ks[:1], _QUICK_SHARES) if setting.quick else (setting.ks, _SHARES)
+    return {k: sorted({lab.floor_at_share(k, share) for share in shares}) for k in ks}
 
 
-def _floors(lab: Lab, k: int) -> list[int]:
-    shares = _QUICK_SHARES if lab.setting.quick else _SHARES
-    return sorted({floor_at_share(lab, k, share) for share in shares})
-
-
-def _trial(setting: Setting, k: int, floor: int, method: str) -> Trial:
-    return Trial(setting.analysed, setting.seeds[0], method, k, floor, batch_size=setting.batch_size)
-
-
-def _steps(lab: Lab) -> list[WorkStep]:
-    # Steps instead of trials, because the feasible floors depend on the data and not only on the setting.
-    return [
-        WorkStep(
-            f"{method}, K = {k}, floor {floor}", partial(lab.trials.outcome, _trial(lab.setting, k, floor, method))
-        )
-        for k in _ks(lab.setting)
-        for floor in _floors(lab, k)
-        for method in METHODS
-    ]
+def _trials(lab: Lab) -> list[Trial]:
+    return [lab.trial(method, k, floor) for k, floors in _floors(lab).items() for floor in floors for method in METHODS]
 
 
 def _kept(plain: float, cost: float) -> float | None:
@@ -117,8 +100,7 @@ def _plot(points: Sequence[FrontierPoint]) -> Figure:
         for axes in (top, bottom):
             tidy(axes)
     handles = [Line2D([], [], label=method, **_look(method)) for method in (*METHODS, BEST)]
-    missed = Line2D([], [], linestyle="", marker="o", color="black", markerfacecolor="white", label="floors missed")
-    figure.legend(handles=[*handles, missed], loc="outside upper center", ncols=4, frameon=False)
+    figure.legend(handles=[*handles, missed_handle()], loc="outside upper center", ncols=4, frameon=False)
     return figure
 
 
@@ -136,4 +118,4 @@ def _look(method: str) -> dict[str, Any]:
     return {"color": colour, "linestyle": style, "marker": None if method in _BOUNDS else MARKERS[method]}
 
 
-EXPERIMENT = Experiment("frontier", "What more fairness costs", lambda setting: (), frontier, _steps)
+EXPERIMENT = Experiment("frontier", "What more fairness costs", frontier, _trials)

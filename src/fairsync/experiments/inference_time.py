@@ -8,15 +8,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator
 
 from fairsync.experiments.batch_size import batch_sizes
-from fairsync.experiments.colours import COLOURS, MARKERS
 from fairsync.experiments.compared_methods import make_method
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment, Lab, WorkStep
-from fairsync.experiments.floor_levels import binding_floor
-from fairsync.experiments.trials import Trial
+from fairsync.experiments.plot import COLOURS, MARKERS, scale_by_doubling
 from fairsync.report.plot import tidy
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
@@ -91,7 +88,7 @@ def time_in_turns(
 
 
 def _measured(lab: Lab, k: int, size: int) -> Seconds:
-    setting, floor = lab.setting, binding_floor(lab, k)
+    setting, floor = lab.setting, lab.binding_floor(k)
     rounds = _QUICK_ROUNDS if setting.quick else _ROUNDS
     terms = {"model": setting.analysed, "seed": setting.seeds[0], "floor": floor, "rounds": rounds}
 
@@ -100,7 +97,7 @@ def _measured(lab: Lab, k: int, size: int) -> Seconds:
         users, index = base.test.users, ExactIndex(base.catalog)
 
         def make(method: str) -> FairRetriever:
-            trial = Trial(setting.analysed, setting.seeds[0], method, k, floor, batch_size=setting.batch_size)
+            trial = lab.trial(method, k, floor)
             policy = make_method(method, lab.trials.tuned(trial), lab.trials.scale(trial))
             return FairRetriever(
                 base.catalog, k=k, floors=floor, horizon=len(users), policy=policy, batch_size=size, index=index
@@ -176,11 +173,8 @@ def _line(axes: Axes, method: str, points: dict[int, float], label: str | None =
         markersize=5.5,
         label=label,
     )
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(list(points)[::2])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    scale_by_doubling(axes, list(points)[::2])
     tidy(axes)
 
 
-EXPERIMENT = Experiment("inference-time", "Figure: inference time per user", lambda setting: (), _show, _steps)
+EXPERIMENT = Experiment("inference-time", "Figure: inference time per user", _show, steps=_steps)

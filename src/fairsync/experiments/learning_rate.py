@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fairsync.experiments.colours import COLOURS, MARKERS
 from fairsync.experiments.compared_methods import GRIDS, QUICK_GRIDS
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
-from fairsync.experiments.experiment import Experiment, WorkStep
-from fairsync.experiments.floor_levels import binding_floor
-from fairsync.experiments.ratio_axis import scale_as_ratio
-from fairsync.experiments.trials import Trial
+from fairsync.experiments.experiment import Experiment
+from fairsync.experiments.plot import COLOURS, MARKERS, missed_handle, scale_as_ratio
 from fairsync.report.plot import label_log_ticks, tidy
 
 if TYPE_CHECKING:
@@ -24,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.typing import LineStyleType
 
     from fairsync.experiments.experiment import Lab
+    from fairsync.experiments.trials import Trial
 
 _BATCHES, _QUICK_BATCHES = (1, 16, 256), (16, 256)
 _STYLES: dict[int, LineStyleType] = {1: "-", 16: "--", 256: ":"}
@@ -68,21 +65,13 @@ def _trials(lab: Lab) -> list[Trial]:
     setting = lab.setting
     k = setting.ks[0]
     rates = (QUICK_GRIDS if setting.quick else GRIDS)["fairsync"]
-    floor = binding_floor(lab, k)
+    floor = lab.binding_floor(k)
     return [
-        Trial(setting.analysed, setting.seeds[0], method, k, floor, batch_size=size, coefficient=rate)
+        lab.trial(method, k, floor, batch_size=size, coefficient=rate)
         for method, tried in (("fairsync", rates), ("guaranteed", (None,)))
         for size in (_QUICK_BATCHES if setting.quick else _BATCHES)
         for rate in tried
     ]
-
-
-def _steps(lab: Lab) -> list[WorkStep]:
-    def label(trial: Trial) -> str:
-        rate = "" if trial.coefficient is None else f", rate {trial.coefficient:g}"
-        return f"{trial.method}, B = {trial.batch_size}{rate}"
-
-    return [WorkStep(label(trial), partial(lab.trials.outcome, trial)) for trial in _trials(lab)]
 
 
 def _plot(rows: Sequence[LearningRateRow], k: int) -> Figure:
@@ -104,7 +93,7 @@ def _plot(rows: Sequence[LearningRateRow], k: int) -> Figure:
     names = ("fairsync", "guaranteed")
     handles = [Line2D([], [], color=COLOURS[name], marker=MARKERS[name], label=name) for name in names]
     handles += [Line2D([], [], color="#444444", linestyle=_STYLES[size], label=f"B = {size}") for size in sizes]
-    handles.append(Line2D([], [], color="#444444", linestyle="", marker="D", mfc="white", label="floors missed"))
+    handles.append(missed_handle())
     figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
     return figure
 
@@ -122,4 +111,4 @@ def _draw(axes: Axes, rows: Sequence[LearningRateRow], name: str, style: LineSty
     axes.plot(*zip(*curve, strict=True), color=COLOURS["fairsync"], linestyle=style, zorder=1)
 
 
-EXPERIMENT = Experiment("learning-rate", "Sensitivity to the learning rate", lambda setting: (), learning_rate, _steps)
+EXPERIMENT = Experiment("learning-rate", "Sensitivity to the learning rate", learning_rate, _trials)

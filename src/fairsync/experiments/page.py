@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from fairsync.experiments.claim_verdicts import Ruling
     from fairsync.experiments.claims import Judged
     from fairsync.experiments.exhibit import Exhibit, ExhibitTable
     from fairsync.experiments.reproduction import Reproduction
+    from fairsync.experiments.verdicts import Ruling
 
 _TALLIES: dict[Ruling, str] = {
     "holds": "hold",

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 from fairsync.experiments.comparison import OURS, RIVALS
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
-from fairsync.experiments.experiment import Experiment, Lab
-from fairsync.experiments.seed_means import COLUMNS, mean_over_seeds
-from fairsync.experiments.trials import Trial
+from fairsync.experiments.experiment import Experiment, Lab, SeedMean
 
 if TYPE_CHECKING:
-    from fairsync.experiments.reproduction_setting import Setting
+    from fairsync.experiments.trials import Trial
 
 _METHODS = ("none", *RIVALS, *OURS)
 
@@ -23,31 +21,27 @@ _WORDS = (
 )
 
 
-def _at(setting: Setting, method: str) -> list[Trial]:
+def _at(lab: Lab, method: str) -> list[Trial]:
     """Return the trials of one row, one for each seed. Each seed draws its own floors."""
-    k, batch_size = min(setting.ks), setting.batch_size
-    return [
-        Trial(setting.analysed, seed, method, k, setting.floor, spread=True, batch_size=batch_size)
-        for seed in setting.seeds
-    ]
+    return lab.of_each_seed(method, min(lab.setting.ks), lab.setting.floor, spread=True)
 
 
-def _trials(setting: Setting) -> list[Trial]:
-    return [trial for method in _METHODS for trial in _at(setting, method)]
+def _trials(lab: Lab) -> list[Trial]:
+    return [trial for method in _METHODS for trial in _at(lab, method)]
 
 
 def _show(lab: Lab) -> Exhibit:
     setting = lab.setting
-    values = {method: mean_over_seeds(lab, _at(setting, method)).percents() for method in _METHODS}
+    values = {method: lab.mean_over_seeds(_at(lab, method)).percents() for method in _METHODS}
     bold = {
         (_METHODS.index(method), 1 + at)
         for method in OURS
         for at, value in enumerate(values[method][:-1])  # the last is ESP
         if all(value > values[rival][at] for rival in RIVALS)
     }
-    table = ExhibitTable(["Method", *COLUMNS], [[method, *values[method]] for method in _METHODS], bold=bold)
+    table = ExhibitTable(["Method", *SeedMean.HEADINGS], [[method, *values[method]] for method in _METHODS], bold=bold)
     words = _WORDS.format(floor=setting.floor, model=setting.analysed, k=min(setting.ks))
     return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, table)
 
 
-EXPERIMENT = Experiment("random-floors", "Table: floors that differ from group to group", _trials, _show)
+EXPERIMENT = Experiment("random-floors", "Table: floors that differ from group to group", _show, _trials)

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairsync import __version__
+from fairsync.experiments.exhibit import ExhibitTable
+from fairsync.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,3 +82,30 @@ class Reproduction:
             "impossible": dict(self.impossible),
             "claims": [one.to_dict() for one in self.claims],
         }
+
+    def to_markdown(self) -> str:
+        """Return the report as Markdown. Figures are linked as ``exhibits/NAME.svg``."""
+        setting, facts = self.setting, self.facts
+        terms = (
+            f"{facts.users:,} users, {facts.items:,} items, {facts.groups:,} groups, {facts.interactions:,}"
+            f" interactions. Floor of every group: {count(setting.floor, 'exposure')}, unless said otherwise. Seeds:"
+            f" {', '.join(map(str, setting.seeds))}. Prices are renewed every {setting.batch_size} requests."
+            f" fairsync {__version__}{', a quick run: not to be quoted' if setting.quick else ''}."
+        )
+        parts = [f"# FairSync on {facts.name}\n\n{terms}\n"]
+        parts += [one.to_markdown("exhibits/") for one in self.exhibits]
+        if self.impossible:
+            rows = "\n".join(f"- {name}: {why}" for name, why in self.impossible.items())
+            parts.append(f"## Not possible here\n\n{rows}\n")
+        claims = ExhibitTable(
+            ["claim", "here", "figures of this run"],
+            [
+                [one.claim.sentence + (" (ours)" if one.claim.ours else ""), one.verdict.ruling, one.verdict.figures]
+                for one in self.claims
+            ],
+        )
+        parts.append(
+            "## What became of the claims\n\nEach sentence is the paper's in our words, or ours where it says so. The"
+            f" verdicts are computed from this run.\n\n{claims.to_markdown()}"
+        )
+        return "\n".join(parts)

@@ -23,15 +23,14 @@ from fairsync.experiments import (
     two_stages,
 )
 from fairsync.experiments.base_models import BaseModels
-from fairsync.experiments.claim_verdicts import TrialResult
 from fairsync.experiments.claims import judge_all
-from fairsync.experiments.experiment import Lab
-from fairsync.experiments.feasibility_check import check_setting
-from fairsync.experiments.markdown import render_markdown
+from fairsync.experiments.experiment import Experiment, Lab, nothing
 from fairsync.experiments.page import render_page
 from fairsync.experiments.reproduction import Reproduction, RunProgress
+from fairsync.experiments.reproduction_setting import check_setting
 from fairsync.experiments.store import Store
 from fairsync.experiments.trials import Trials
+from fairsync.experiments.verdicts import TrialResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
     from fairsync.data.dataset import Dataset
     from fairsync.experiments.exhibit import Exhibit
-    from fairsync.experiments.experiment import Experiment
     from fairsync.experiments.reproduction_setting import Setting
     from fairsync.experiments.trials import Trial
     from fairsync.models import TrainingProgress
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
 EXPERIMENTS: tuple[Experiment, ...] = (
     data_sets.EXPERIMENT,
     comparison.EXPERIMENT,
-    comparison.BINDING_SHARE,
+    comparison.TENSE,
     two_stages.EXPERIMENT,
     accuracy_curve.EXPERIMENT,
     embedding_map.EXPERIMENT,
@@ -111,7 +109,7 @@ def reproduce(
     text = json.dumps(result.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
     (out / "report.json").write_text(text + "\n", encoding="utf-8")
     (out / "report.html").write_text(render_page(result, out), encoding="utf-8")
-    (out / "report.md").write_text(render_markdown(result), encoding="utf-8")
+    (out / "report.md").write_text(result.to_markdown(), encoding="utf-8")
     return result
 
 
@@ -134,15 +132,16 @@ class _Run:
         self.trials: dict[str, tuple[Trial, ...]] = {}
         for one in experiments:
             with self._if_possible(one):
-                self.trials[one.name] = tuple(one.trials(setting))
+                self.trials[one.name] = tuple(one.trials(self.lab))
         check_setting(setting, dataset, bases.split, self._models())
         self.waiting = {name: set(trials) for name, trials in self.trials.items()}
-        self.done, self.total, self.label = 0, len(self._queue()) + len(self.trials), ""
+        self.queue = self._queue()
+        self.done, self.total, self.label = 0, len(self.queue) + len(self.trials), ""
 
     def work(self) -> None:
         """Run all trials that are not stored, and write each exhibit as soon as its trials are done."""
         self._show_complete()
-        for trial in self._queue():
+        for trial in self.queue:
             needing = [one for one in self.experiments if self._is_open(one) and trial in self.waiting[one.name]]
             if needing:
                 self._begin(_label(trial))
@@ -173,7 +172,7 @@ class _Run:
     def _show(self, one: Experiment) -> None:
         asked = self.lab.trials.asked
         asked.clear()
-        steps = one.steps(self.lab) if one.steps else ()
+        steps = one.steps(self.lab)
         self.total += len(steps)
         for step in steps:
             self._begin(step.label)
@@ -198,7 +197,7 @@ class _Run:
 
     def _models(self) -> set[str]:
         """Return the required base models. The models of steps are not known yet, so all are included for them."""
-        stepping = any(one.steps for one in self.experiments)
+        stepping = any(one.steps is not nothing for one in self.experiments)
         models = {trial.model for trials in self.trials.values() for trial in trials}
         return models | ({self.lab.setting.analysed, *self.lab.setting.models} if stepping else set())
 
@@ -222,7 +221,8 @@ class _Run:
 def _label(trial: Trial) -> str:
     order = "" if trial.order == "dealt" else f", {trial.order}"
     floor = f"1 to {trial.floor}" if trial.spread else str(trial.floor)
+    coefficient = "" if trial.coefficient is None else f", coefficient {trial.coefficient:g}"
     return (
         f"{trial.method} on {trial.model} (seed {trial.seed}), K = {trial.k}, floor {floor}, B = {trial.batch_size}"
-        f"{order}"
+        f"{order}{coefficient}"
     )

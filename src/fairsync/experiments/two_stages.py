@@ -12,11 +12,9 @@ from scipy.sparse.csgraph import maximum_flow
 from scipy.stats import pearsonr
 
 from fairsync.errors import InvalidInputError
-from fairsync.experiments.colours import COLOURS
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment, Lab, WorkStep
-from fairsync.experiments.floor_levels import floor_at_share
-from fairsync.experiments.trials import Trial
+from fairsync.experiments.plot import COLOURS
 from fairsync.policies import NoPolicy, Uncalibrated
 from fairsync.report.plot import GREY, tidy
 from fairsync.retriever import FairRetriever
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.experiments.reproduction_setting import Setting
+    from fairsync.experiments.trials import Trial
     from fairsync.policies import Policy, Terms
 
 # Of the equal share that stage 2 can give: up to it stage 1 decides, beyond it the slots of stage 2 do.
@@ -115,7 +114,7 @@ def _targets(lab: Lab, k: int) -> list[int]:
     """Return the target exposures of groups. The first one, 0, is retrieval without floors."""
     shares = _QUICK_SHARES if lab.setting.quick else _SHARES
     wanted = {max(1, round(share * _equal_share(lab, k))) for share in shares}
-    return [0, *sorted(target for target in wanted if target <= floor_at_share(lab, k, 1.0))]
+    return [0, *sorted(target for target in wanted if target <= lab.floor_at_share(k, 1.0))]
 
 
 def _least(lab: Lab, k: int, target: int) -> tuple[int, int]:
@@ -128,7 +127,7 @@ def _least(lab: Lab, k: int, target: int) -> tuple[int, int]:
         catalog, users = base.catalog, base.test.users
         policy: Policy = NoPolicy()
         if target:
-            plain = lab.trials.outcome(_plain(setting, k)).exposures
+            plain = lab.trials.outcome(_plain(lab, k)).exposures
             held = np.zeros(catalog.n_groups, dtype=bool)
             held[np.argsort(plain, kind="stable")[: max(1, catalog.n_groups // 4)]] = True
             if catalog.group_sizes[~held].sum() < k:
@@ -146,12 +145,12 @@ def _least(lab: Lab, k: int, target: int) -> tuple[int, int]:
     return first, second
 
 
-def _plain(setting: Setting, k: int) -> Trial:
-    return Trial(_model(setting), setting.seeds[0], "none", k, setting.floor, batch_size=setting.batch_size)
+def _plain(lab: Lab, k: int) -> Trial:
+    return lab.trial("none", k, lab.setting.floor, model=_model(lab.setting))
 
 
-def _trials(setting: Setting) -> list[Trial]:
-    return [_plain(setting, k) for k in setting.ks]
+def _trials(lab: Lab) -> list[Trial]:
+    return [_plain(lab, k) for k in lab.setting.ks]
 
 
 def _steps(lab: Lab) -> list[WorkStep]:
@@ -197,4 +196,4 @@ def _correlation(pairs: NDArray[np.int64]) -> float | None:
     return float(pearsonr(*pairs.T).statistic) if len(pairs) > 1 and np.ptp(pairs, axis=0).all() else None
 
 
-EXPERIMENT = Experiment("figure-1b", "Figure 1(b): least exposures in both stages", _trials, _show, _steps)
+EXPERIMENT = Experiment("figure-1b", "Figure 1(b): least exposures in both stages", _show, _trials, _steps)

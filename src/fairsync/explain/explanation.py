@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 Absence: TypeAlias = Literal["excluded", "condition", "price", "forced", "relevance", "missed"]
 """Why an item is not a candidate."""
 FIXED_LIST = "fixed list"
+"""The reason of a candidate that is there because the answer begins with a given list of items."""
 # From this width of a terminal on, a table has all columns.
 _WIDE = 110
-"""The reason of a candidate that is there because the answer begins with a given list of items."""
 
 
 class ExplainedCandidate(NamedTuple):

@@ -48,10 +48,9 @@ class Found:
 
     @property
     def in_unit_of_catalog(self) -> tuple[float, float, float]:
-        """The two bounds and the relevance without promises, without what empty places add."""
-        filler, exponent = float(self.lists.filler.sum()), self.lists.exponent
+        """The two bounds and the relevance without promises."""
         upper, lower, plain = (
-            float(np.ldexp(bound - filler, exponent)) for bound in (self.upper, self.lower, self.plain)
+            float(np.ldexp(bound, self.lists.exponent)) for bound in (self.upper, self.lower, self.plain)
         )
         return upper, lower, plain
 
@@ -61,8 +60,8 @@ def find_plan(lists: PricedLists, effort: Effort, worst: float = -np.inf) -> Fou
 
     A dual bound below ``worst``, what every plan has at least, proves that no plan keeps the promises.
     """
-    requests, groups = len(lists.users), lists.floors.size
-    subsidies = np.zeros(groups)
+    requests, n_bounds = len(lists.users), lists.least.size
+    subsidies = np.zeros(n_bounds)
     lists.fetch(subsidies)
     lists, subsidies = lists.in_unit(subsidies)
     if lists.limits is not None:
@@ -75,7 +74,7 @@ def find_plan(lists: PricedLists, effort: Effort, worst: float = -np.inf) -> Fou
     plain = float(lists.scores[best.inside].sum())
     if lists.limits is not None:
         plain = replace(lists.pool, limits=None).best(subsidies).value
-    if (lists.pool.exposures(best.inside) >= lists.floors).all():
+    if (lists.pool.exposures(best.inside) >= lists.least).all():
         relevance = float(lists.scores[best.inside].sum())
         return Found(lists, subsidies, relevance, relevance, plain, lists.chosen(best.inside))
 
@@ -88,17 +87,17 @@ def find_plan(lists: PricedLists, effort: Effort, worst: float = -np.inf) -> Fou
     upper, lower, rows = lists.value(subsidies), -np.inf, None
     worst = float(np.ldexp(worst, -lists.exponent))
     closed = _CLOSED * lists.largest * requests * lists.k
-    free, bold = max(effort.free, 20 * groups), 1.0
+    free, bold = max(effort.free, 20 * n_bounds), 1.0
     for _ in range(effort.steps):
         settled = polish(lists.pool, subsidies, free=free, bold=bold)
         plan: NDArray[np.bool_] | None = settled.plan if settled.short == 0 else None
-        if plan is None and settled.final and lists.bounds is not None:
+        if plan is None and settled.final:
             plan = swap(lists.pool, settled.plan, settled.subsidies)
         relevance = -np.inf if plan is None else float(lists.scores[plan].sum())
         if plan is not None and relevance > lower:
             lower, rows = relevance, lists.chosen(plan)
         sound = settled.subsidies.max(initial=0.0) <= lists.farthest
-        known = lists.pool.best(settled.subsidies).value if lists.bounds is not None else -np.inf
+        known = lists.pool.best(settled.subsidies).value
         value = lists.value(settled.subsidies) if sound else np.inf
         better = value < upper
         if better:
@@ -115,7 +114,7 @@ def find_plan(lists: PricedLists, effort: Effort, worst: float = -np.inf) -> Fou
             free = min(2 * free, 200_000)
         # A box that was grown where items tie is far too large once lists differ: then try a usual one.
         bold = 4 * bold if better and not settled.final else 1.0
-    if lists.bounds is not None and upper - lower > closed:
+    if upper - lower > closed:
         lower, rows = _program(lists, subsidies, effort, upper, lower, rows)
     return Found(lists, subsidies, max(upper, lower), lower, plain, rows)
 

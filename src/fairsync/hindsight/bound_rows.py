@@ -1,4 +1,4 @@
-"""Floors and caps of promises that overlap, as the rows of one system of inequalities over atoms."""
+"""Floors and caps of promises, which may overlap, as the rows of one system of inequalities over atoms."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from fairsync.catalog.atoms import Membership
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy import sparse
 
-    from fairsync.catalog.atoms import Membership
-
     Floats = NDArray[np.float64]
 
 _Number = TypeVar("_Number", np.int64, np.float64)
+
+
+def without_overlap(n_groups: int) -> Membership:
+    """Return the membership of groups with a promise each: every group is an atom."""
+    return Membership(n_groups, np.arange(n_groups), np.arange(n_groups + 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +71,18 @@ class BoundRows:
         least = np.concatenate([floors[floored], -caps[capped]] if caps is not None else [floors[floored]])
         matrix = membership.matrix.T[:, promise_of] * signs
         return cls(sparse.csr_array(matrix), promise_of, signs), least.astype(np.float64)
+
+    @classmethod
+    def of_groups(cls, floors: NDArray[_Number]) -> tuple[BoundRows, Floats]:
+        """Return the rows of floors of groups, which do not overlap: every group is an atom.
+
+        Examples
+        --------
+        >>> rows, least = BoundRows.of_groups(np.array([0, 5, 2]))
+        >>> least.tolist(), rows.subsidies(np.array([0.5, 0.25])).tolist()
+        ([5.0, 2.0], [0.0, 0.5, 0.25])
+        """
+        return cls.of(without_overlap(len(floors)), floors, None)
 
     def take(self, rows: NDArray[np.int64]) -> BoundRows:
         """Return some of the rows."""

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
+    from fairsync.catalog.atoms import Membership
     from fairsync.hindsight.priced_lists import PricedLists
     from fairsync.policies.base import Terms
-    from fairsync.promises.resolve import ResolvedPromises
 
 
-def deal(resolved: ResolvedPromises, by_atom: Catalog, lists: PricedLists) -> tuple[NDArray[np.int64], float]:
+def deal(terms: Terms, by_atom: Catalog, lists: PricedLists) -> tuple[NDArray[np.int64], float]:
     """Deal the certificate's exposures to the requests in turn, and fill the lists with the best items that fit.
 
     No request is dealt more of an atom than it can show, more than k in all, or more of a promise than its limit per
@@ -26,7 +26,7 @@ def deal(resolved: ResolvedPromises, by_atom: Catalog, lists: PricedLists) -> tu
 
     Parameters
     ----------
-    resolved
+    terms
         The promises, with a certificate for all requests.
     by_atom
         The items, with atoms as their groups.
@@ -40,9 +40,10 @@ def deal(resolved: ResolvedPromises, by_atom: Catalog, lists: PricedLists) -> tu
     relevance
         Its relevance, in the unit of the lists.
     """
-    terms, membership, requests = resolved.terms, resolved.atoms.membership, len(lists.users)
+    membership, requests = terms.membership, len(lists.users)
+    assert membership is not None
     assert terms.certificate is not None
-    order = _tree_order(resolved)
+    order = _tree_order(terms, membership, by_atom.group_sizes)
     deck = np.repeat(order, terms.certificate[order])
     room = np.full(membership.n_promises, NO_CAP) if terms.caps is None else terms.caps.copy()
     room = np.where(room < NO_CAP, room - membership.exposures(terms.certificate), NO_CAP)
@@ -57,12 +58,11 @@ def deal(resolved: ResolvedPromises, by_atom: Catalog, lists: PricedLists) -> tu
     return plan, total
 
 
-def _tree_order(resolved: ResolvedPromises) -> NDArray[np.int64]:
+def _tree_order(terms: Terms, membership: Membership, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the atoms in an order in which those of each promise with a limit per list stand side by side."""
-    terms, membership = resolved.terms, resolved.atoms.membership
     if terms.list_limits is None:
         return np.arange(membership.n_atoms)
-    limited, held = terms.list_limits < terms.k, membership.exposures(resolved.atoms.sizes)
+    limited, held = terms.list_limits < terms.k, membership.exposures(sizes)
     chains = [
         sorted(
             (code for code in membership.of_atom(atom).tolist() if limited[code]), key=lambda code: (-held[code], code)

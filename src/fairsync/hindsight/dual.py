@@ -1,4 +1,4 @@
-r"""The price of floors over many requests at once, found by its dual: one subsidy per group.
+r"""The price of promises over many requests at once, found by its dual: one subsidy per bound.
 
 Choosing k items for every request so that each group reaches its floor is a transport problem.
 With :math:`\lambda_g \ge 0`, the subsidy (minus the price) of group g, its dual is
@@ -11,8 +11,9 @@ solved in two steps. :func:`descend` smooths it and takes Newton steps while the
 :func:`polish` then settles what lies near the edge of the lists with a linear program: it is exact,
 and as the constraint matrix is totally unimodular its answer is a whole plan, not a fractional one.
 
-Promises that overlap, and caps, are rows over atoms (:mod:`fairsync.hindsight.bound_rows`), with one subsidy per row.
-All of the above holds but the last: the answer may be fractional, at most in about as many requests as there are rows.
+Bounds are rows over atoms (:mod:`fairsync.hindsight.bound_rows`), with one subsidy per row; without overlap, an atom is
+a group. Where promises overlap, all of the above holds but the last: the answer may be fractional, at most in about as
+many requests as there are rows.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class _Smooth:
     """The smoothed dual at one point."""
 
     value: float
-    gradient: Floats  #: soft exposures minus floors
+    gradient: Floats  #: soft exposures minus the least of each bound
     member: Floats
 
     @classmethod
@@ -77,40 +78,35 @@ class _Smooth:
         threshold, member = _thresholds(priced, pool.k, width)
         priced -= threshold[:, None]
         soft = np.maximum(priced, 0).sum() + width * np.log1p(np.exp(-np.abs(priced) / width)).sum()
-        value = pool.k * threshold.sum() + soft - pool.floors @ subsidies
-        exposures = np.bincount(pool.groups.ravel(), member.ravel(), pool.n_groups).astype(np.float64)
-        if pool.rows is not None:
-            exposures = pool.rows.delivered(exposures)
-        return cls(float(value), exposures - pool.floors, member)
+        value = pool.k * threshold.sum() + soft - pool.least @ subsidies
+        exposures = np.bincount(pool.atoms.ravel(), member.ravel(), pool.bounds.n_atoms).astype(np.float64)
+        return cls(float(value), pool.bounds.delivered(exposures) - pool.least, member)
 
     def curvature(self, pool: Pool, width: float) -> tuple[sparse.csr_array, Floats]:
-        """Return the Hessian as (shared, own): it is ``diag(own) - shared.T @ shared``, by group.
+        """Return the Hessian as (shared, own): it is ``diag(own) - shared.T @ shared``, by atom.
 
-        It says which groups trade places at the edge of the lists.
+        It says which atoms trade places at the edge of the lists.
         """
         from scipy import sparse
 
         weight = self.member * (1 - self.member)
         total = np.maximum(weight.sum(axis=1), 1e-300)
         request, place = np.nonzero(weight > 1e-7)
-        group, weight = pool.groups[request, place], weight[request, place] / width
-        shape = (pool.scores.shape[0], pool.n_groups)
-        shared = sparse.csr_array((weight / np.sqrt(total[request] / width), (request, group)), shape=shape)
-        return shared, np.bincount(group, weight, pool.n_groups).astype(np.float64)
+        atom, weight = pool.atoms[request, place], weight[request, place] / width
+        shape = (pool.scores.shape[0], pool.bounds.n_atoms)
+        shared = sparse.csr_array((weight / np.sqrt(total[request] / width), (request, atom)), shape=shape)
+        return shared, np.bincount(atom, weight, pool.bounds.n_atoms).astype(np.float64)
 
     def newton(self, pool: Pool, width: float, free: NDArray[np.bool_]) -> Floats:
         """Return the Newton step of the subsidies in ``free``."""
         from scipy import sparse
 
         shared, own = self.curvature(pool, width)
-        if pool.rows is None:
-            hessian = np.asarray(np.diag(own) - (shared.T @ shared).toarray(), dtype=np.float64)[np.ix_(free, free)]
-        else:
-            of_atom = sparse.csc_array(pool.rows.by_atom)[:, free]
-            shared, weighted = shared @ of_atom, sparse.csc_array(of_atom.multiply(own[:, None]))
-            if of_atom.shape[1] > _DENSE:
-                return _conjugate_gradient(of_atom, weighted, shared, -self.gradient[free])
-            hessian = np.asarray((of_atom.T @ weighted - shared.T @ shared).toarray(), dtype=np.float64)
+        of_atom = sparse.csc_array(pool.bounds.by_atom)[:, free]
+        shared, weighted = shared @ of_atom, sparse.csc_array(of_atom.multiply(own[:, None]))
+        if of_atom.shape[1] > _DENSE:
+            return _conjugate_gradient(of_atom, weighted, shared, -self.gradient[free])
+        hessian = np.asarray((of_atom.T @ weighted - shared.T @ shared).toarray(), dtype=np.float64)
         hessian += np.eye(len(hessian)) * (1e-6 * np.trace(hessian) / len(hessian) + 1e-12)
         return np.asarray(-np.linalg.solve(hessian, self.gradient[free]), dtype=np.float64)
 
@@ -144,7 +140,7 @@ def descend(pool: Pool, subsidies: Floats, *, reach: float, near: float) -> Floa
     pool
         The problem.
     subsidies
-        (G,) where to start.
+        (J,) where to start.
     reach
         How far any subsidy may move: a pool fetched at the start says little about places far from it.
     near
@@ -187,7 +183,7 @@ class Settled:
 
     subsidies: Floats
     plan: NDArray[np.bool_]  #: (T, N), exactly k true in every row
-    short: int  #: exposures that the plan lacks (0: it meets every floor)
+    short: int  #: exposures that the plan lacks (0: it keeps every bound)
     final: bool  #: whether the box did not matter: nothing in the pool is better
 
 
@@ -196,14 +192,14 @@ def polish(pool: Pool, subsidies: Floats, *, free: int, bold: float = 1.0) -> Se
 
     An item's *regret* is what swapping it in (or out) costs its request now. If no subsidy moves by more
     than half of W, an item whose regret is at least W need not change sides; so the program holds the items
-    below a W that leaves about ``free`` of them, and lets each subsidy move by W/2. In the plan's terms: a
-    group may fall short of its floor, or overshoot it, at the price that the end of its box says.
+    below a W that leaves about ``free`` of them, and lets each subsidy move by W/2, or by less where an atom has
+    several. In the plan's terms: a bound may fall short, or be exceeded, at the price that the end of its box says.
     A pool that is free as a whole sets no limit to W: then it is ``bold`` times the largest regret.
     """
     from scipy import sparse
     from scipy.optimize import linprog
 
-    best, groups = pool.best(subsidies), pool.floors.size
+    best, n_bounds = pool.best(subsidies), pool.least.size
     regret = best.regret
     spread = pool.spread(subsidies)
     half = 0.5
@@ -215,25 +211,23 @@ def polish(pool: Pool, subsidies: Floats, *, free: int, bold: float = 1.0) -> Se
         untied = float(regret.min(initial=spread, where=regret > 1e-6 * spread))
         reach = max(float(np.partition(regret, free, axis=None)[free]), untied)
         loose = regret < reach
-        if pool.rows is not None:  # an item moves with all rows of its atom
-            half /= max(pool.rows.most_rows, 1)
+        half /= max(pool.bounds.most_rows, 1)  # an item moves with all bounds of its atom
     request, place = np.nonzero(loose)
-    group = pool.groups[request, place]
     _, row = np.unique(request, return_inverse=True)
     slots = np.bincount(row, best.inside[request, place])
-    missing = pool.floors - pool.exposures(best.inside & ~loose)
+    missing = pool.least - pool.exposures(best.inside & ~loose)
 
-    # Columns: the loose places, then shortfall and surplus of each group. Rows: requests, then groups.
+    # Columns: the loose places, then shortfall and surplus of each bound. Rows: requests, then bounds.
     # Gains are measured from the edge of the list, in units of W: the solver's tolerances are then fine.
-    items, each = np.arange(request.size), np.arange(groups)
+    items, each = np.arange(request.size), np.arange(n_bounds)
     ones = np.ones(request.size)
-    counted, group, signs = (items, group, ones) if pool.rows is None else pool.rows.expand(group)
+    counted, bound, signs = pool.bounds.expand(pool.atoms[request, place])
     matrix = sparse.csr_array(
         (
-            np.concatenate([ones, signs, np.ones(groups), -np.ones(groups)]),
+            np.concatenate([ones, signs, np.ones(n_bounds), -np.ones(n_bounds)]),
             (
-                np.concatenate([row, slots.size + group, slots.size + each, slots.size + each]),
-                np.concatenate([items, counted, items.size + each, items.size + groups + each]),
+                np.concatenate([row, slots.size + bound, slots.size + each, slots.size + each]),
+                np.concatenate([items, counted, items.size + each, items.size + n_bounds + each]),
             ),
         )
     )
@@ -241,9 +235,9 @@ def polish(pool: Pool, subsidies: Floats, *, free: int, bold: float = 1.0) -> Se
     edge = np.where(np.isfinite(edge), edge, best.priced.max(axis=1))
     gain = (best.priced[request, place] - edge[request]) / reach
     drop = np.minimum(half, subsidies / reach)  # a subsidy never falls below zero
-    upper = np.concatenate([ones, np.full(2 * groups, np.inf)])
+    upper = np.concatenate([ones, np.full(2 * n_bounds, np.inf)])
     solved = linprog(  # type: ignore[call-overload]  # the stubs do not know that A_eq may be sparse
-        np.concatenate([-gain, np.full(groups, half), drop]),
+        np.concatenate([-gain, np.full(n_bounds, half), drop]),
         A_eq=matrix,
         b_eq=np.concatenate([slots, missing]),
         bounds=np.stack([np.zeros_like(upper), upper], axis=1),
@@ -251,24 +245,20 @@ def polish(pool: Pool, subsidies: Floats, *, free: int, bold: float = 1.0) -> Se
         method="highs-ds",  # simplex: a vertex, hence a whole plan
     )
     if solved.x is None:
-        lacking = np.maximum(pool.floors - pool.exposures(best.inside), 0)
+        lacking = np.maximum(pool.least - pool.exposures(best.inside), 0)
         return Settled(subsidies, best.inside, int(lacking.sum()), final=False)
     plan, moved = best.inside.copy(), np.maximum(subsidies + reach * solved.eqlin.marginals[slots.size :], 0)
-    taken, shortfall, surplus = np.split(solved.x, [items.size, items.size + groups])
-    if pool.rows is None:
-        taken, shortfall, surplus = np.rint(taken), np.rint(shortfall), np.rint(surplus)
-    else:  # a vertex may be fractional: whole items nearest to it
-        shortfall, surplus = np.where(shortfall > _FRACTION, shortfall, 0), np.where(surplus > _FRACTION, surplus, 0)
-        taken = _largest(taken, row, slots)
-    plan[request, place] = taken > 0
+    taken, shortfall, surplus = np.split(solved.x, [items.size, items.size + n_bounds])
+    shortfall, surplus = np.where(shortfall > _FRACTION, shortfall, 0), np.where(surplus > _FRACTION, surplus, 0)
+    plan[request, place] = _largest(taken, row, slots)  # a vertex may be fractional: whole items nearest to it
     if pool.limits is not None:
         shares = np.where(best.inside, 2.0, -np.inf)
         shares[request, place] = solved.x[: items.size]
-        plan, _ = pool.limits.best(shares, pool.groups, pool.k)
+        plan, _ = pool.limits.best(shares, pool.atoms, pool.k)
     over, floored = surplus > 0, subsidies <= half * reach
     moved[over & floored] = 0  # more than the floor without help: no subsidy, not even a rounding error
     boxed = shortfall.any() or (over & ~floored).any()
-    short = shortfall.sum() if pool.rows is None else np.maximum(pool.floors - pool.exposures(plan), 0).sum()
+    short = np.maximum(pool.least - pool.exposures(plan), 0).sum()
     return Settled(moved, plan, int(short), final=not boxed)
 
 

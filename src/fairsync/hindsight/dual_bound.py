@@ -6,11 +6,12 @@ plan: what promises have cost, and what they would cost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairsync.hindsight.bound_rows import BoundRows
 from fairsync.hindsight.dual import descend
 from fairsync.hindsight.priced_lists import ListSizes, PricedLists
 
@@ -18,10 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
-    from fairsync.hindsight.bound_rows import BoundRows
     from fairsync.hindsight.limited_lists import ListLimits
     from fairsync.hindsight.priced_lists import Floats, Search
-    from fairsync.search.base import Hits
     from fairsync.search.eligibility import Eligibility
 
 ROUNDS = 5
@@ -40,7 +39,7 @@ def lower_dual(
     lists
         As fetched under `subsidies`, or refreshed for them.
     subsidies
-        (G,) where to start.
+        (J,) where to start.
     rounds
         Searches at most, not counting those of the requests that have to be fetched a second time.
     tolerance
@@ -51,7 +50,7 @@ def lower_dual(
     Returns
     -------
     numpy.ndarray
-        (G,) the best subsidies found, for which the lists are right.
+        (J,) the best subsidies found, for which the lists are right.
     """
     value, bold = lists.value(subsidies), 1.0
     for _ in range(rounds):
@@ -141,33 +140,12 @@ def dual_bound(
     >>> bool(1.5 <= bound.relevance < 1.55)
     True
     """
-    promised, sizes = np.flatnonzero(floors > 0), ListSizes()
-    if sizes.width(k, len(catalog)) == k or not len(promised):
-        hits = search(users, None, k) if eligible is None else search(users, None, k, eligible)
-        values = np.where(hits.rows >= 0, hits.relevance, 0.0).sum(axis=1)
-        return DualBound(float(values.sum()), values, np.zeros(len(floors)))
-    # Groups without a floor have no subsidy: the solver, whose work grows with groups, sees all of them as one.
-    code = np.zeros(len(floors), dtype=np.intp)
-    code[promised] = 1 + np.arange(len(promised))
-    subsidies = np.concatenate([[0.0], np.clip(-prices[promised], 0.0, 1e30)])
-
-    def search_by_code(users: NDArray[np.floating[Any]], prices: Floats | None, k: int, *rules: Any) -> Hits:
-        return search(users, None if prices is None else prices[code], k, *rules)
-
-    wanted = np.concatenate([[0.0], floors[promised]])
-    lists = PricedLists(code[catalog.group_of], search_by_code, users, k, wanted, sizes, eligible=eligible)
-    subsidies = np.pad(subsidies, (0, len(lists.floors) - len(subsidies)))  # empty places have none
-    lists.fetch(subsidies)
-    lists, subsidies = lists.in_unit(subsidies)
-    exponent = lists.exponent
-    subsidies = lower_dual(lists, subsidies, rounds, _TOLERANCE, float(np.ldexp(unconstrained, -exponent)))
-    best = lists.pool.best(subsidies)
-    values = np.where(best.inside, best.priced, 0.0).sum(axis=1) - lists.filler
-    return DualBound(
-        float(np.ldexp(best.value - lists.filler.sum(), exponent)),
-        np.ldexp(values, exponent),
-        np.ldexp(-subsidies[code], exponent),
+    rows, least = BoundRows.of_groups(floors)
+    start = np.clip(-prices[rows.promise_of], 0.0, 1e30)
+    bound = promised_bound(
+        catalog.group_of, search, users, k, rows, least, start, unconstrained, eligible, rounds=rounds
     )
+    return replace(bound, prices=rows.prices(-bound.prices, len(floors)))
 
 
 def promised_bound(
@@ -181,6 +159,7 @@ def promised_bound(
     unconstrained: float,
     eligible: Eligibility | None = None,
     limits: ListLimits | None = None,
+    rounds: int = ROUNDS,
 ) -> DualBound:
     """Bound the relevance of all plans that keep promises which may overlap; see :func:`dual_bound`.
 
@@ -190,7 +169,7 @@ def promised_bound(
     ----------
     atom_of
         (n,) the atom of each item.
-    search, users, k, unconstrained, eligible
+    search, users, k, unconstrained, eligible, rounds
         As for :func:`dual_bound`; prices are those of atoms.
     rows, least
         The bounds of promises, and (J,) the least value of each.
@@ -224,18 +203,18 @@ def promised_bound(
         hits = search(users, None, k) if eligible is None else search(users, None, k, eligible)
         values = np.where(hits.rows >= 0, hits.relevance, 0.0).sum(axis=1)
         return DualBound(float(values.sum()), values, np.zeros(len(least)))
-    lists = PricedLists(atom_of, search, users, k, least, sizes, eligible=eligible, rows=rows, limits=limits)
+    lists = PricedLists(atom_of, search, users, k, rows, least, sizes, eligible=eligible, limits=limits)
     lists.fetch(subsidies)
     lists, subsidies = lists.in_unit(subsidies)
     exponent = lists.exponent
     if len(least):
-        subsidies = lower_dual(lists, subsidies, ROUNDS, _TOLERANCE, float(np.ldexp(unconstrained, -exponent)))
+        subsidies = lower_dual(lists, subsidies, rounds, _TOLERANCE, float(np.ldexp(unconstrained, -exponent)))
     else:  # only limits per list: the best lists that keep them are the best plan
         lists.refresh(subsidies)
     best = lists.pool.best(subsidies)
-    values = np.where(best.inside, best.priced, 0.0).sum(axis=1) - lists.filler
+    values = np.where(best.inside, best.priced, 0.0).sum(axis=1)
     return DualBound(
-        float(np.ldexp(best.value - lists.filler.sum(), exponent)),
+        float(np.ldexp(best.value, exponent)),
         np.ldexp(values, exponent),
         np.ldexp(-subsidies, exponent),
     )

@@ -15,11 +15,12 @@ import numpy as np
 
 from fairsync.cold_start.cold_start import MEAN, ColdStart
 from fairsync.eligibility.eligible_items import make_eligibility
-from fairsync.errors import InfeasibleFloorsError, InvalidInputError
-from fairsync.hindsight.best_plan import Effort, Found, find_plan
-from fairsync.hindsight.priced_lists import PricedLists
-from fairsync.hindsight.promised_plan import plan_promises
+from fairsync.errors import InvalidInputError
+from fairsync.hindsight.best_plan import Effort
+from fairsync.hindsight.bound_rows import without_overlap
+from fairsync.hindsight.promised_plan import PromisedPlan, plan_promises
 from fairsync.inputs import check_k, check_users
+from fairsync.policies.base import Terms
 from fairsync.promises.floors import check_feasible, resolve_floors
 from fairsync.promises.promise import EVERY_SLOT
 from fairsync.promises.resolve import resolve_promises
@@ -192,8 +193,6 @@ def hindsight(
     search: Search = partial(search_eligible, made := make_index(index, catalog))
     if eligible is None:
         search = made.search
-    else:
-        _check_eligible(wanted, catalog, k, eligible)
     with _bar(progress) as callback:
         return solve(catalog, search, vectors, k, wanted, callback, eligible=eligible)
 
@@ -216,19 +215,10 @@ def solve_promises(
     by_atom = resolved.atoms.catalog(catalog)
     made = make_index(index, by_atom)
     search: Search = made.search if eligible is None else partial(search_eligible, made)
-    plan = plan_promises(by_atom, search, users, resolved, progress, effort, eligible)
-    names, terms = resolved.names, resolved.terms
+    plan = plan_promises(by_atom, search, users, resolved.terms, resolved.names, progress, effort, eligible)
     caps = {promise.name: promise.cap(len(users) * k) for promise in resolved.promises if not promise.is_rule}
-    return Hindsight(
-        plan.relevance,
-        plan.feasible_relevance,
-        plan.unconstrained_relevance,
-        prices={name: float(price) or 0.0 for name, price in zip(names, plan.prices, strict=True)},
-        floors=dict(zip(names, terms.floors.tolist(), strict=True)),
-        exposures=dict(zip(names, plan.exposures.tolist(), strict=True)),
-        rows=plan.rows,
-        caps={name: cap for name, cap in caps.items() if cap is not None},
-    )
+    known: dict[Label, int] = {name: cap for name, cap in caps.items() if cap is not None}
+    return _hindsight(plan, resolved.names, resolved.terms.floors, plan.prices, known)
 
 
 def solve(
@@ -241,7 +231,7 @@ def solve(
     effort: Effort = _USUAL,
     eligible: Eligibility | None = None,
 ) -> Hindsight:
-    """Approach the optimum by descent, settle it by linear programs, and search again until both bounds meet.
+    """Find the best plan that meets floors of one attribute.
 
     Parameters
     ----------
@@ -254,77 +244,35 @@ def solve(
     eligible
         The items that each request may get, given to ``search`` as its fourth argument; None for all items.
     """
-    lists = PricedLists(
-        catalog.group_of, search, users, k, floors.astype(np.float64), effort.sizes, progress, eligible=eligible
-    )
-    found = find_plan(lists, effort)
-    if found.rows is None:
-        if eligible is not None:
-            raise InvalidInputError(
-                "no plan of eligible items was found that meets the floors: each of them can be met, but perhaps not"
-                " all together. Lower them, or exclude less."
-            )
-        rows, lower = _deal(catalog, found.lists)
-        found = replace(found, rows=rows, lower=lower, upper=max(found.upper, lower))
-    return _result(catalog, found)
+    # Floors that are feasible are a certificate of themselves.
+    terms = Terms(
+        floors, np.minimum(catalog.group_sizes, k), k, len(users), 1,
+        membership=without_overlap(len(floors)), certificate=floors,
+    )  # fmt: skip
+    plan = plan_promises(catalog, search, users, terms, catalog.labels, progress, effort, eligible)
+    prices = plan.prices
+    if floors.sum() == np.count_nonzero(plan.rows >= 0):  # only differences matter where floors fill every place
+        prices = prices - prices.max()
+    return _hindsight(plan, catalog.labels, floors, prices, {})
 
 
-def _deal(catalog: Catalog, lists: PricedLists) -> tuple[NDArray[np.int64], float]:
-    """Return a plan that surely meets the floors: deal each group's floor to the requests in turn.
-
-    A group is never dealt to a request more often than it has items, and no request is dealt more than
-    k, because the floors are feasible. The rest is filled with the best items. Only a last resort.
-    """
-    requests, groups, group_of = len(lists.users), lists.floors.size, catalog.group_of
-    deck = np.repeat(np.arange(groups), lists.floors.astype(np.int64))
-    sizes, ends = catalog.group_sizes, np.cumsum(catalog.group_sizes)
-    place = np.arange(len(group_of)) - np.repeat(ends - sizes, sizes)  # 0, 1, ... in each group
-    plan, total = np.empty((requests, lists.k), dtype=np.int64), 0.0
-    for request in range(requests):
-        hits = lists.search(lists.users[request : request + 1], None, len(group_of))
-        due = np.bincount(deck[request::requests], minlength=groups)
-        group = group_of[hits.rows[0]]
-        by_group = np.argsort(group, kind="stable")  # the best of each group first
-        taken = by_group[place < due[group[by_group]]]
-        rest = np.setdiff1d(np.arange(len(group_of)), taken)[: lists.k - taken.size]
-        chosen = np.sort(np.concatenate([taken, rest]))
-        plan[request] = hits.rows[0, chosen]
-        total += float(hits.relevance[0, chosen].sum())
-        lists.progress("dealing", request + 1, requests)
-    return plan, total
-
-
-def _result(catalog: Catalog, found: Found) -> Hindsight:
-    """Name groups by their labels, and measure in the unit of the catalog."""
-    lists, rows = found.lists, found.rows
-    assert rows is not None
-    floors, subsidies = lists.floors[: lists.n_groups], found.subsidies[: lists.n_groups]
-    there = rows[rows >= 0]
-    exposures = np.bincount(catalog.group_of[there], minlength=floors.size)
-    labels = catalog.labels
-    if floors.sum() == there.size:  # the floors fill every place, so that only differences of subsidies matter
-        subsidies = subsidies - subsidies.min()
-    subsidies = np.ldexp(subsidies, lists.exponent)
+def _hindsight(
+    plan: PromisedPlan,
+    names: Sequence[Label],
+    floors: NDArray[np.int64],
+    prices: NDArray[np.float64],
+    caps: dict[Label, int],
+) -> Hindsight:
     return Hindsight(
-        *found.in_unit_of_catalog,
-        prices={label: -float(subsidy) or 0.0 for label, subsidy in zip(labels, subsidies, strict=True)},
-        floors={label: int(floor) for label, floor in zip(labels, floors, strict=True)},
-        exposures={label: int(count) for label, count in zip(labels, exposures, strict=True)},
-        rows=rows,
+        plan.relevance,
+        plan.feasible_relevance,
+        plan.unconstrained_relevance,
+        prices={name: float(price) or 0.0 for name, price in zip(names, prices, strict=True)},
+        floors=dict(zip(names, floors.tolist(), strict=True)),
+        exposures=dict(zip(names, plan.exposures.tolist(), strict=True)),
+        rows=plan.rows,
+        caps=caps,
     )
-
-
-def _check_eligible(floors: NDArray[np.int64], catalog: Catalog, k: int, eligible: Eligibility) -> None:
-    """Raise :class:`InfeasibleFloorsError` for a floor above what the eligible items of all requests can deliver."""
-    most = np.zeros(len(floors), dtype=np.int64)
-    for request in range(len(eligible)):
-        most += np.minimum(eligible.group_sizes(request, catalog.group_of, catalog.group_sizes), k)
-    for code in np.flatnonzero(floors > most)[:1]:
-        reason = f"requests can show eligible items of it {int(most[code])} times at most"
-        raise InfeasibleFloorsError(catalog.labels[code], int(floors[code]), reason, int(most[code]))
-    total, slots = int(floors.sum()), int(np.minimum(eligible.counts, k).sum())
-    if total > slots:
-        raise InfeasibleFloorsError(None, total, f"the requests have {slots} slots for eligible items", slots)
 
 
 @contextmanager

@@ -37,46 +37,42 @@ class Best:
 
 @dataclass(frozen=True)
 class Pool:
-    """What every request may choose from, and what the groups must get.
+    """What every request may choose from, and what promises must get.
 
     Examples
     --------
     Two requests choose one item each; both prefer group 0, group 1 must get one exposure. The second
     gives up less (0.2), so it takes the other item, and the dual's value is the relevance of that plan.
 
+    >>> from fairsync.hindsight.bound_rows import BoundRows
     >>> from fairsync.hindsight.dual import polish
     >>> scores, groups = np.array([[0.9, 0.1], [0.8, 0.6]]), np.array([[0, 1], [0, 1]])
-    >>> pool = Pool(scores, groups, k=1, floors=np.array([0.0, 1.0]))
-    >>> settled = polish(pool, np.zeros(2), free=4)
+    >>> bounds, least = BoundRows.of_groups(np.array([0, 1]))
+    >>> pool = Pool(scores, groups, 1, bounds, least)
+    >>> settled = polish(pool, np.zeros(1), free=4)
     >>> settled.plan.tolist(), round(pool.best(settled.subsidies).value, 6)
     ([[True, False], [False, True]], 1.5)
     """
 
-    scores: Floats  #: (T, N) relevance, N > k; with rows -inf for empty places
-    groups: NDArray[np.intp]  #: (T, N) group codes
+    scores: Floats  #: (T, N) relevance, N > k; -inf for empty places
+    atoms: NDArray[np.intp]  #: (T, N) the atom of each item
     k: int
-    floors: Floats  #: (G,), whole numbers unless the pool is a sample; with rows (J,), the least value of each
-    rows: BoundRows | None = None  #: floors and caps that overlap: then groups are atoms, and subsidies are by row
-    limits: ListLimits | None = None  #: the most items of some promises in one list; only with rows
-
-    @property
-    def n_groups(self) -> int:
-        """Number of groups, or of atoms if there are rows."""
-        return self.floors.size if self.rows is None else self.rows.n_atoms
+    bounds: BoundRows  #: the bounds of promises; subsidies are by bound
+    least: Floats  #: (J,) the least value of each bound; whole numbers unless the pool is a sample
+    limits: ListLimits | None = None  #: the most items of some promises in one list
 
     def priced(self, subsidies: Floats) -> Floats:
         """Return (T, N) relevance plus subsidy."""
-        by_group = subsidies if self.rows is None else self.rows.subsidies(subsidies)
-        return self.scores + by_group[self.groups]
+        return self.scores + self.bounds.subsidies(subsidies)[self.atoms]
 
     def best(self, subsidies: Floats) -> Best:
         """Choose for every request under ``subsidies``."""
         priced = self.priced(subsidies)
         if self.limits is not None:
-            inside, regret = self.limits.best(priced, self.groups, self.k)
+            inside, regret = self.limits.best(priced, self.atoms, self.k)
             full = inside.sum(axis=1) == self.k
             last = np.where(full, priced.min(axis=1, where=inside, initial=np.inf), -np.inf)
-            value = float(priced[inside].sum() - self.floors @ subsidies)
+            value = float(priced[inside].sum() - self.least @ subsidies)
             return Best(value, inside, priced, last, last, regret)
         cut = priced.shape[1] - self.k
         order = np.argpartition(priced, (cut - 1, cut), axis=1)
@@ -84,24 +80,24 @@ class Pool:
         np.put_along_axis(inside, order[:, cut:], True, axis=1)
         edge = np.take_along_axis(priced, order[:, cut - 1 : cut + 1], axis=1)
         swaps = None
-        if self.rows is not None and (edge == -np.inf).any():  # some requests have no choice
+        if (edge == -np.inf).any():  # some requests have no choice
             inside &= priced > -np.inf
             with np.errstate(invalid="ignore"):
                 swaps = Best(0.0, inside, priced, edge[:, 1], edge[:, 0]).regret
             swaps = np.where(np.isfinite(swaps), swaps, np.inf)
-        value = float(priced[inside].sum() - self.floors @ subsidies)
+        value = float(priced[inside].sum() - self.least @ subsidies)
         return Best(value, inside, priced, edge[:, 1], edge[:, 0], swaps)
 
     def undecided(self, subsidies: Floats) -> Pool:
         """Leave out requests that have no choice, and items that limits per list keep out under ``subsidies``."""
-        if self.rows is None or (self.limits is None and np.isfinite(self.scores).all()):
+        if self.limits is None and np.isfinite(self.scores).all():
             return self
         best, scores = self.best(subsidies), self.scores
         if self.limits is not None:
-            scores = np.where(self.limits.reached(best.inside, self.groups) & ~best.inside, -np.inf, scores)
+            scores = np.where(self.limits.reached(best.inside, self.atoms) & ~best.inside, -np.inf, scores)
         choice = (scores > -np.inf).sum(axis=1) > self.k
         decided = self.exposures(best.inside & ~choice[:, None])
-        return Pool(scores[choice], self.groups[choice], self.k, self.floors - decided, self.rows)
+        return Pool(scores[choice], self.atoms[choice], self.k, self.bounds, self.least - decided)
 
     def list_rows(
         self, inside: NDArray[np.bool_], request: NDArray[np.intp], place: NDArray[np.intp], columns: int
@@ -113,14 +109,13 @@ class Pool:
 
         rest = inside.copy()
         rest[request, place] = False
-        matrix, most = self.limits.inequalities(rest, self.groups, request, place)
+        matrix, most = self.limits.inequalities(rest, self.atoms, request, place)
         shape = (len(most), columns)
         return {"A_ub": sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=shape), "b_ub": most}
 
     def exposures(self, plan: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Count what every group, or every row, gets from a (T, N) plan."""
-        counts = np.bincount(self.groups[plan], minlength=self.n_groups).astype(np.int64)
-        return counts if self.rows is None else self.rows.delivered(counts)
+        """Return (J,) what every bound gets from a (T, N) plan."""
+        return self.bounds.delivered(np.bincount(self.atoms[plan], minlength=self.bounds.n_atoms).astype(np.int64))
 
     def spread(self, subsidies: Floats) -> float:
         """Return how far the typical list reaches below its k-th item, in priced relevance."""
@@ -141,9 +136,8 @@ class Pool:
         if margin >= self.k or low <= 0:
             return self
         order = np.argpartition(self.priced(subsidies), (low, high - 1), axis=1)
-        groups = np.take_along_axis(self.groups, order[:, low:], axis=1)
-        kept = np.bincount(groups[:, 2 * margin :].ravel(), minlength=self.n_groups)
-        if self.rows is not None:
-            kept = self.rows.delivered(kept.astype(np.int64))
+        atoms = np.take_along_axis(self.atoms, order[:, low:], axis=1)
+        kept = np.bincount(atoms[:, 2 * margin :].ravel(), minlength=self.bounds.n_atoms).astype(np.int64)
         scores = np.take_along_axis(self.scores, order[:, low:high], axis=1)
-        return Pool(scores, np.ascontiguousarray(groups[:, : 2 * margin]), margin, self.floors - kept, self.rows)
+        nearest = np.ascontiguousarray(atoms[:, : 2 * margin])
+        return Pool(scores, nearest, margin, self.bounds, self.least - self.bounds.delivered(kept))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 Search = Callable[..., Hits]
-"""(users, prices of all groups, k) -> Hits: as `Index.search`. With rules, the users' `Eligibility` is the fourth."""
+"""(users, prices of all atoms, k) -> Hits: as `Index.search`. With rules, the users' `Eligibility` is the fourth."""
 Progress = Callable[[str, int, int], None]
 """(what, done, total): called while work goes on."""
 
@@ -49,16 +49,16 @@ class PricedLists:
 
     Parameters
     ----------
-    group_of
-        (n,) the group of each item, as the floors count them.
+    atom_of
+        (n,) the atom of each item.
     search
         Finds the best items under prices; the dual's values are proofs if it is exact.
     users
         (T, interests, d): all requests.
     k
         Items per request.
-    floors
-        (G,) least exposures of each group.
+    bounds, least
+        The bounds of promises, and (J,) the least value of each.
     sizes
         How much is fetched.
     progress
@@ -66,65 +66,52 @@ class PricedLists:
     exponent
         Scores and subsidies are measured in units of ``2**exponent``; see :meth:`in_unit`.
     eligible
-        The items that each request may get; None for all items. Then there is one more group, without a floor, of empty
-        places: they fill lists that are longer than the number of eligible items, and are worse than any item.
-    rows
-        Floors and caps of promises that overlap. Then groups are atoms, and floors and subsidies are those of the rows.
-        The relevance of an empty place is -inf.
+        The items that each request may get; None for all items. Then there is one more atom, without a bound, of empty
+        places: they fill lists that are longer than the number of eligible items, and their relevance is -inf.
     limits
-        Limits per list, only with rows. If fewer of the items that a request may get keep them than fit into its list,
-        they do not hold for it, as for a :class:`fairsync.FairRetriever`: no list is short for the sake of a promise.
-        Its items then belong to a second set of atoms, which have the same bounds and no limits.
+        Limits per list. If fewer of the items that a request may get keep them than fit into its list, they do not hold
+        for it, as for a :class:`fairsync.FairRetriever`: no list is short for the sake of a promise. Its items then
+        belong to a second set of atoms, which have the same bounds and no limits.
     """
 
     def __init__(
         self,
-        group_of: npt.NDArray[np.integer[Any]],
+        atom_of: npt.NDArray[np.integer[Any]],
         search: Search,
         users: npt.NDArray[np.floating[Any]],
         k: int,
-        floors: Floats,
+        bounds: BoundRows,
+        least: Floats,
         sizes: ListSizes,
         progress: Progress = lambda what, done, total: None,
         exponent: int = 0,
         eligible: Eligibility | None = None,
-        rows: BoundRows | None = None,
         limits: ListLimits | None = None,
     ) -> None:
-        self.exponent, self.eligible, self._given = exponent, eligible, (group_of, floors, rows, limits)
-        self.n_items, self.n_groups = len(group_of), len(floors) if rows is None else rows.n_atoms
+        self.exponent, self.eligible, self._given = exponent, eligible, (atom_of, bounds)
+        self.n_items, self.n_atoms = len(atom_of), bounds.n_atoms
         if eligible is not None:  # row -1 is an empty place
-            group_of = np.append(group_of, self.n_groups)
-            if rows is None:
-                floors = np.append(floors, 0.0)
-            else:
-                rows = rows.with_empty(twice=limits is not None)
+            atom_of, bounds = np.append(atom_of, self.n_atoms), bounds.with_empty(twice=limits is not None)
             if limits is not None:
-                limits = limits.with_unlimited(self.n_groups)
-        self.bounds, self.limits = rows, limits
-        self.group_of, self.search, self.progress, self.sizes = group_of, search, progress, sizes
-        self.users, self.k, self.floors = users, k, floors
-        self.filler: Floats = np.zeros(len(users))
-        """(T,) what empty places add to the relevance of the k best of each request."""
+                limits = limits.with_unlimited(self.n_atoms)
+        self.bounds, self.least, self.limits = bounds, least, limits
+        self.atom_of, self.search, self.progress, self.sizes = atom_of, search, progress, sizes
+        self.users, self.k = users, k
         self._reserve(sizes.width(k, self.n_items))
 
     def _reserve(self, width: int) -> None:
         shape = (len(self.users), width)
         self.rows: npt.NDArray[np.int64] = np.empty(shape, dtype=np.int64)
         self.scores: Floats = np.empty(shape)
-        self.groups: npt.NDArray[np.intp] = np.empty(shape, dtype=np.intp)
+        self.atoms: npt.NDArray[np.intp] = np.empty(shape, dtype=np.intp)
         self._worst: Floats = np.empty(shape[0])  # no item that was left out had a better priced score
         self._under = np.zeros((shape[0],), dtype=np.intp)  # the subsidies it was fetched under
         self._history: list[Floats] = []
 
-    def by_group(self, subsidies: Floats) -> Floats:
-        """Return the subsidy of each group, or of each atom if there are rows."""
-        return subsidies if self.bounds is None else self.bounds.subsidies(subsidies)
-
     @property
     def pool(self) -> Pool:
         """The lists as a problem for the solver."""
-        return Pool(self.scores, self.groups, self.k, self.floors, self.bounds, self.limits)
+        return Pool(self.scores, self.atoms, self.k, self.bounds, self.least, self.limits)
 
     @property
     def farthest(self) -> float:
@@ -146,8 +133,8 @@ class PricedLists:
         lists = self
         if exponent:
             lists = PricedLists(
-                self._given[0], _scaled(self.search, exponent), self.users, self.k, self._given[1], self.sizes,
-                self.progress, exponent, self.eligible, *self._given[2:],
+                self._given[0], _scaled(self.search, exponent), self.users, self.k, self._given[1], self.least,
+                self.sizes, self.progress, exponent, self.eligible, self.limits,
             )  # fmt: skip
             subsidies = np.ldexp(subsidies, -exponent)
             lists.fetch(subsidies)
@@ -157,33 +144,33 @@ class PricedLists:
         return lists, subsidies
 
     def sample(self, size: int) -> PricedLists:
-        """Return a copy with `size` of the requests, evenly spread, and floors reduced in proportion."""
+        """Return a copy with `size` of the requests, evenly spread, and bounds reduced in proportion."""
         which = np.linspace(0, len(self.users) - 1, size).astype(np.intp)
-        floors = self._given[1] * (size / len(self.users))
+        least = self.least * (size / len(self.users))
         eligible = None if self.eligible is None else self.eligible.take(which)
         part = PricedLists(
-            self._given[0], self.search, self.users[which], self.k, floors, self.sizes, self.progress, self.exponent,
-            eligible, *self._given[2:],
+            self._given[0], self.search, self.users[which], self.k, self._given[1], least, self.sizes, self.progress,
+            self.exponent, eligible, self.limits,
         )  # fmt: skip
-        part.filler = self.filler[which]
-        part.rows, part.scores, part.groups = self.rows[which], self.scores[which], self.groups[which]
+        part.rows, part.scores, part.atoms = self.rows[which], self.scores[which], self.atoms[which]
         part._worst, part._under, part._history = self._worst[which], self._under[which], [*self._history]
         return part
 
     def fetch(self, subsidies: Floats, which: npt.NDArray[np.intp] | None = None) -> None:
         """Search for the requests in `which`, or for all of them, and replace their lists."""
-        which, subsidies = np.arange(len(self.users)) if which is None else which, self.by_group(subsidies)
+        which = np.arange(len(self.users)) if which is None else which
+        subsidies = self.bounds.subsidies(subsidies)
         self._history.append(subsidies)
         width = self.rows.shape[1]
         for start in range(0, which.size, self.sizes.chunk):
             chunk = which[start : start + self.sizes.chunk]
             hits, complete = self._search(chunk, subsidies, width)
             self.rows[chunk], self.scores[chunk] = hits.rows, hits.relevance
-            groups = self.group_of[hits.rows]
+            atoms = self.atom_of[hits.rows]
             if self.limits is not None:
-                groups = self._unlimited(groups, hits, complete)
-            self.groups[chunk] = groups
-            self._worst[chunk] = np.where(complete, -np.inf, (hits.relevance + subsidies[groups]).min(axis=1))
+                atoms = self._unlimited(atoms, hits, complete)
+            self.atoms[chunk] = atoms
+            self._worst[chunk] = np.where(complete, -np.inf, (hits.relevance + subsidies[atoms]).min(axis=1))
             self._under[chunk] = len(self._history) - 1
             self.progress("searching", start + chunk.size, which.size)
 
@@ -195,35 +182,30 @@ class PricedLists:
                 raise InvalidInputError(f"the index finds fewer than {width} items: use index='exact'.")
             return hits, np.zeros(len(chunk), dtype=np.bool_)
         eligible = self.eligible.take(chunk)
-        hits = self.search(self.users[chunk], -subsidies[: self.n_groups], width, eligible)
+        hits = self.search(self.users[chunk], -subsidies[: self.n_atoms], width, eligible)
         empty, counts = hits.rows < 0, eligible.counts
         if (empty.sum(axis=1) != np.maximum(width - counts, 0)).any():
             raise InvalidInputError("the index does not find all eligible items: use index='exact'.")
-        if self.bounds is not None:  # caps charge items, so that no finite number would be worse than all of them
-            return replace(hits, relevance=np.where(empty, -np.inf, hits.relevance)), counts <= width
-        there = np.where(empty, 0.0, hits.relevance)
-        # Below every item, and of the size of the scores, by which the unit is chosen.
-        below = there.min(axis=1) - np.maximum(np.abs(there).max(axis=1), np.finfo(np.float64).tiny)
-        self.filler[chunk] = np.maximum(self.k - counts, 0) * below
-        return replace(hits, relevance=np.where(empty, below[:, None], there)), counts <= width
+        # Caps charge items, so that no finite number would be worse than all of them.
+        return replace(hits, relevance=np.where(empty, -np.inf, hits.relevance)), counts <= width
 
     def _unlimited(
-        self, groups: npt.NDArray[np.integer[Any]], hits: Hits, complete: npt.NDArray[np.bool_]
+        self, atoms: npt.NDArray[np.integer[Any]], hits: Hits, complete: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.integer[Any]]:
-        """Return the groups of places, those without limits where too few of all eligible items keep the limits."""
+        """Return the atoms of places, those without limits where too few of all eligible items keep the limits."""
         assert self.limits is not None
         some, there = np.flatnonzero(complete), hits.rows >= 0
-        within, _ = self.limits.best(np.where(there[some], 0.0, -np.inf), groups[some], self.k)
+        within, _ = self.limits.best(np.where(there[some], 0.0, -np.inf), atoms[some], self.k)
         short = some[within.sum(axis=1) < np.minimum(there[some].sum(axis=1), self.k)]
-        groups[short] = np.where(there[short], groups[short] + self.n_groups + 1, groups[short])
-        return groups
+        atoms[short] = np.where(there[short], atoms[short] + self.n_atoms + 1, atoms[short])
+        return atoms
 
     def refresh(self, subsidies: Floats) -> int:
         """Search again where an item left out might now be among the best; return for how many requests."""
         if self.rows.shape[1] == self.n_items:
             return 0
-        by_group = self.by_group(subsidies)
-        raised = np.array([float((by_group - old).max()) for old in self._history])
+        by_atom = self.bounds.subsidies(subsidies)
+        raised = np.array([float((by_atom - old).max()) for old in self._history])
         last = self.pool.best(subsidies).last
         unsure = np.flatnonzero(self._worst + raised[self._under] > last)
         self.fetch(subsidies, unsure)
@@ -255,14 +237,10 @@ class PricedLists:
 
     def chosen(self, plan: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """Turn a plan over the lists into (T, k) rows of the catalog, best first; -1 for an empty place."""
-        if self.bounds is not None:
-            priced = np.where(plan, self.scores, -np.inf)
-            order = np.argsort(-priced, axis=1, kind="stable")[:, : self.k]
-            rows = np.take_along_axis(self.rows, order, axis=1)
-            return np.where(np.take_along_axis(plan, order, axis=1), rows, -1)
-        shape = (len(self.users), self.k)
-        order = np.argsort(-self.scores[plan].reshape(shape), axis=1, kind="stable")
-        return np.take_along_axis(self.rows[plan].reshape(shape), order, axis=1)
+        priced = np.where(plan, self.scores, -np.inf)
+        order = np.argsort(-priced, axis=1, kind="stable")[:, : self.k]
+        rows = np.take_along_axis(self.rows, order, axis=1)
+        return np.where(np.take_along_axis(plan, order, axis=1), rows, -1)
 
 
 def _scaled(search: Search, exponent: int) -> Search:

@@ -28,7 +28,7 @@ _NODES, _SECONDS = 20_000, 120.0
 
 def shortfall(pool: Pool, plan: Plan) -> Floats:
     """Return (J,) what the plan lacks of each bound."""
-    return np.maximum(pool.floors - pool.exposures(plan), 0)
+    return np.maximum(pool.least - pool.exposures(plan), 0)
 
 
 class _Effects:
@@ -66,7 +66,7 @@ def swap(pool: Pool, plan: Plan, subsidies: Floats) -> Plan | None:
     Parameters
     ----------
     pool
-        What requests choose from, with rows.
+        What requests choose from.
     plan
         (T, N) the lists, which may leave bounds short.
     subsidies
@@ -74,17 +74,16 @@ def swap(pool: Pool, plan: Plan, subsidies: Floats) -> Plan | None:
     """
     from scipy import sparse
 
-    assert pool.rows is not None
     plan, priced = plan.copy(), pool.priced(subsidies)
-    effects = _Effects(pool.rows, pool.floors - pool.exposures(plan))
-    columns = sparse.csc_array(pool.rows.by_atom)
+    effects = _Effects(pool.bounds, pool.least - pool.exposures(plan))
+    columns = sparse.csc_array(pool.bounds.by_atom)
     stuck = False
     while not stuck:
         stuck = True
         for row in np.argsort(-effects.missing, kind="stable").tolist():
             if effects.missing[row] <= 0:
                 break
-            counted = columns[:, [row]].toarray()[:, 0][pool.groups]
+            counted = columns[:, [row]].toarray()[:, 0][pool.atoms]
             while effects.missing[row] > 0 and _swap_for(pool, plan, priced, counted, row, effects):
                 stuck = False
     return None if (effects.missing > 0).any() else plan
@@ -115,16 +114,16 @@ def _swap_for(pool: Pool, plan: Plan, priced: Floats, counted: Floats, row: int,
         )
         real = np.isfinite(coming[who, into]) & np.isfinite(going[who, out])
         if pool.limits is not None:
-            real &= pool.limits.allow(plan, pool.groups, who, into, out)
+            real &= pool.limits.allow(plan, pool.atoms, who, into, out)
         who, into, out = who[real], into[real], out[real]
-        gain = effects.gain(pool.groups[who, into], pool.groups[who, out])
+        gain = effects.gain(pool.atoms[who, into], pool.atoms[who, out])
         cost = (pool.scores[who, out] - pool.scores[who, into]) / np.maximum(gain, 1)
         changed = set()
         for pair in np.lexsort((cost, gain <= 0)).tolist():
             if gain[pair] <= 0 or effects.missing[row] <= 0:
                 break
             request, taken, given = who[pair], into[pair], out[pair]
-            new_atom, old_atom = pool.groups[request, taken], pool.groups[request, given]
+            new_atom, old_atom = pool.atoms[request, taken], pool.atoms[request, given]
             if request in changed:
                 continue
             if effects.gain(new_atom[None], old_atom[None])[0] <= 0:  # swaps before it have helped already
@@ -144,7 +143,6 @@ def integer_program(pool: Pool, plan: Plan, subsidies: Floats, size: int) -> Pla
     from scipy import sparse
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    assert pool.rows is not None
     best = pool.best(subsidies)
     regret = best.regret
     loose = np.isfinite(regret)
@@ -153,10 +151,10 @@ def integer_program(pool: Pool, plan: Plan, subsidies: Floats, size: int) -> Pla
     request, place = np.nonzero(loose)
     requests, row = np.unique(request, return_inverse=True)
     slots = np.bincount(row, plan[request, place])
-    at, which, signs = pool.rows.expand(pool.groups[request, place])
+    at, which, signs = pool.bounds.expand(pool.atoms[request, place])
     items = np.arange(request.size)
     lists = sparse.csr_array((np.ones(items.size), (row, items)), shape=(len(requests), items.size))
-    bounds = sparse.csr_array((signs, (which, at)), shape=(pool.floors.size, items.size))
+    bounds = sparse.csr_array((signs, (which, at)), shape=(pool.least.size, items.size))
     # Lists keep their lengths, so that relevance may be measured from any point; near the edge, sums are most exact.
     edge = pool.scores.min(axis=1, where=plan, initial=np.inf)
     gain = pool.scores[request, place] - edge[request]
@@ -167,7 +165,7 @@ def integer_program(pool: Pool, plan: Plan, subsidies: Floats, size: int) -> Pla
         bounds=Bounds(0, 1),
         constraints=[
             LinearConstraint(lists, slots, slots),
-            LinearConstraint(bounds, pool.floors - pool.exposures(plan & ~loose), np.inf),
+            LinearConstraint(bounds, pool.least - pool.exposures(plan & ~loose), np.inf),
             *([LinearConstraint(per_list["A_ub"], -np.inf, per_list["b_ub"])] if per_list else []),
         ],
         options={"node_limit": _NODES, "time_limit": _SECONDS, "mip_rel_gap": 1e-6},

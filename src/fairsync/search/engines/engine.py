@@ -34,10 +34,6 @@ class Abilities:
         The most items that one query may ask for.
     combined_prices : bool
         Whether a bonus may depend on the labels of several attributes.
-    filters : bool
-        Whether it evaluates conditions and excluded ids.
-    fetches, counts : bool
-        Whether `Engine.fetch` and `Engine.count` can be called.
     """
 
     prices: Literal["bias", "formula", "none"]
@@ -45,9 +41,6 @@ class Abilities:
     exact: bool
     most_results: int
     combined_prices: bool = False
-    filters: bool = True
-    fetches: bool = True
-    counts: bool = True
 
 
 @dataclass(frozen=True)
@@ -166,7 +159,8 @@ class StoredItems:
 class Engine(Protocol):
     """A search engine that holds items: an id, a vector and attributes each, ranked by the inner product.
 
-    Calls may be made at the same time. A call that the engine does not answer raises `BackendUnavailableError`.
+    It evaluates conditions on attributes, and excluded ids. Calls may be made at the same time. A call that the engine
+    does not answer raises `BackendUnavailableError`.
     """
 
     @property

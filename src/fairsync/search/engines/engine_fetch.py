@@ -54,8 +54,6 @@ class EngineFetch(CertifiedSearch):
 
     def filters(self, eligible: Eligibility) -> bool:
         """Return whether the engine evaluates the conditions and exclusions; see `CertifiedSearch`."""
-        if not self.engine.abilities.filters:
-            return False
         return all(
             chosen.conditions is not None and {one.attribute for one in chosen.conditions} <= self.stored
             for chosen in eligible.selections

@@ -60,6 +60,9 @@ class EngineIndex:
         A progress callback of the upload: called with the number of items written and the total.
     """
 
+    stores_attributes = True
+    """A change of attributes concerns the index: conditions are evaluated by the engine."""
+
     def __init__(self, catalog: Catalog, engine: Engine, *, upload: bool = False, watch: Watch | None = None) -> None:
         self.engine, self.upload = engine, upload
         exact = ExactIndex(catalog)
@@ -126,11 +129,6 @@ class EngineIndex:
             after._stored = tuple(name for name in self._stored if name not in attributes)
         after._use(catalog, exact, self.certified.alive)
         return after
-
-    @property
-    def stores_attributes(self) -> bool:
-        """Whether a change of attributes concerns the index: conditions are evaluated by the engine."""
-        return self.engine.abilities.filters
 
     def rebuild(self, catalog: Catalog) -> EngineIndex:
         """Return an index with the same settings over another catalog in the same engine; see `rebuild_index`.

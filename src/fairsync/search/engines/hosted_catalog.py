@@ -42,7 +42,7 @@ class HostedCatalog(Catalog):
     Parameters
     ----------
     engine
-        The engine. It must return items by id.
+        The engine.
     attributes
         The attributes that promises may speak of, of labels. The first with one str or int per item is the group.
     filters
@@ -66,10 +66,6 @@ class HostedCatalog(Catalog):
     def __init__(
         self, engine: Engine, attributes: Sequence[str], *, filters: Sequence[str] = (), writes: bool = False
     ) -> None:
-        if not (engine.abilities.fetches and engine.abilities.counts and engine.abilities.filters):
-            raise InvalidInputError(
-                f"{engine.place} cannot filter and count items and return them by id: give a catalog instead."
-            )
         if not attributes:
             raise InvalidInputError("there are no attributes: name those that promises may speak of.")
         names = list(dict.fromkeys(attributes))

@@ -46,24 +46,22 @@ def inspect_engine(engine: Engine, catalog: Catalog, *, upload: bool) -> str:
 def _compare(engine: Engine, catalog: Catalog) -> None:
     """Raise if the engine has too few items of a group, or another embedding of an item of a sample."""
     remedy = "Read the catalog from there, or write it there with upload."
-    if engine.abilities.counts:
-        held = engine.count([catalog.group_attribute])
-        for label, size in zip(catalog.labels, catalog.group_sizes.tolist(), strict=True):
-            there = held.get((label,), 0)
-            if there < size:
-                raise InvalidInputError(
-                    f"{engine.place} has {there:,} items of {label!r}, and the catalog {size:,}. {remedy}"
-                )
-    if engine.abilities.fetches:
-        rows = np.sort(np.random.default_rng(0).choice(len(catalog), min(_SAMPLE, len(catalog)), replace=False))
-        vectors = RowEncoding.of(ExactIndex(catalog).items).vectors(catalog, rows)
-        names = catalog.ids_of(rows).tolist()
-        stored = engine.fetch(names)
-        found = dict(zip(stored.ids, stored.vectors, strict=True))
-        for name, vector in zip(names, vectors, strict=True):
-            if name not in found or not np.array_equal(found[name], vector):
-                what = "has another embedding" if name in found else "is missing"
-                raise InvalidInputError(f"item {name!r} {what} in {engine.place}. {remedy}")
+    held = engine.count([catalog.group_attribute])
+    for label, size in zip(catalog.labels, catalog.group_sizes.tolist(), strict=True):
+        there = held.get((label,), 0)
+        if there < size:
+            raise InvalidInputError(
+                f"{engine.place} has {there:,} items of {label!r}, and the catalog {size:,}. {remedy}"
+            )
+    rows = np.sort(np.random.default_rng(0).choice(len(catalog), min(_SAMPLE, len(catalog)), replace=False))
+    vectors = RowEncoding.of(ExactIndex(catalog).items).vectors(catalog, rows)
+    names = catalog.ids_of(rows).tolist()
+    stored = engine.fetch(names)
+    found = dict(zip(stored.ids, stored.vectors, strict=True))
+    for name, vector in zip(names, vectors, strict=True):
+        if name not in found or not np.array_equal(found[name], vector):
+            what = "has another embedding" if name in found else "is missing"
+            raise InvalidInputError(f"item {name!r} {what} in {engine.place}. {remedy}")
 
 
 def describe_abilities(engine: Engine, catalog: Catalog) -> str:

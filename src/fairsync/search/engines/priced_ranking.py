@@ -56,10 +56,10 @@ class PricedRanking:
         self.engine, can = engine, engine.abilities
         self._in_tiers = can.prices == "none"
         most = _MOST_TIER_LABELS if self._in_tiers else can.most_labels
-        self._labels: tuple[tuple[str, ...], list[Any], npt.NDArray[np.int64]] | None = None
-        if can.filters or not self._in_tiers:
-            single = priced_labels(catalog, stored, most)
-            self._labels = None if single is None else ((single[0],), single[1], single[2])
+        single = priced_labels(catalog, stored, most)
+        self._labels: tuple[tuple[str, ...], list[Any], npt.NDArray[np.int64]] | None = (
+            None if single is None else ((single[0],), single[1], single[2])
+        )
         if self._labels is None and can.combined_prices and catalog.weights is not None:
             self._labels = priced_combinations(catalog, stored, most)
         self.ranks = self._labels is not None and not self._in_tiers

@@ -20,10 +20,10 @@ from fairsync.search.engines.engine import (
     in_parts,
     plain_values,
 )
+from fairsync.search.engines.item_schema import check_metric
 from fairsync.search.engines.milvus.connection import Connection
 from fairsync.search.engines.milvus.expressions import ExpressionWriter, among, literal
 from fairsync.search.engines.milvus.fields import MilvusFields, plain
-from fairsync.search.engines.milvus.vector_index import check_index, index_params
 from fairsync.search.engines.versions import new_version, versions_of
 from fairsync.search.engines.written_conditions import write_conditions
 
@@ -41,6 +41,11 @@ _SENT_AT_ONCE, _RECEIVED_AT_ONCE, _WRITTEN_AT_ONCE, _READ_AT_ONCE = 1 << 22, 1 <
 _NAMED_AT_ONCE = 4096
 _MOST_EF = 32768
 _PAUSE = 0.05
+# What an index is made with, and which of those that exist serve.
+_INDEXES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "exact": ({"index_type": "FLAT"}, ("FLAT",)),
+    "hnsw": ({"index_type": "HNSW", "params": {"M": 16, "efConstruction": 200}}, ("HNSW", "AUTOINDEX")),
+}
 
 
 class MilvusEngine:
@@ -94,7 +99,7 @@ class MilvusEngine:
         held = self.schema(list(schema.columns))
         replace(schema, dim=self.fields.dim).check_fits(held, self.place)
         self.fields.columns = dict(held.columns)
-        check_index(self.server.index_of(self._held_by, self.fields.embedding), self.index, self.place)
+        _check_index(self.server.index_of(self._held_by, self.fields.embedding), self.index, self.place)
         self.server.call("load_collection", self._held_by)
         if writes:  # raises if the user may not; there is no call that tells the rights of a user
             self.server.call("delete", self._held_by, filter=among(self.fields.id, []))
@@ -183,7 +188,7 @@ class MilvusEngine:
         name = self.collection if self._name_after else new_version(self.collection)
         server.call("create_collection", name, schema=self.fields.schema(server.client, server.kinds))
         params = server.client.prepare_index_params()
-        params.add_index(self.fields.embedding, **index_params(self.index))
+        params.add_index(self.fields.embedding, metric_type="IP", **_INDEXES[self.index][0])
         server.call("create_index", name, params, sync=False)
         if name != self.collection:
             server.set_alias(self.collection, name)
@@ -228,3 +233,16 @@ class MilvusEngine:
     def _refresh(self) -> None:
         """Take the server's time, which searches must have reached: they see all that was written before."""
         self._seen = self.server.server_time()
+
+
+def _check_index(held: Mapping[str, Any] | None, index: str, place: str) -> None:
+    """Raise if the index of a collection, as Milvus describes it, is of another kind or metric; None for no index."""
+    if held is None:
+        raise InvalidInputError(f"{place} has no index of its vectors: make one with metric IP.")
+    check_metric(held["metric_type"], "IP", place)
+    if held["index_type"] not in _INDEXES[index][1]:
+        other = " or index='hnsw'" if held["index_type"] in _INDEXES["hnsw"][1] else ""
+        raise InvalidInputError(
+            f"the index of {place} is {held['index_type']}, and index={index!r} needs {_INDEXES[index][1][0]}: make it"
+            f" so{other}."
+        )

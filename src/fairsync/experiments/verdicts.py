@@ -1,10 +1,10 @@
-"""Verdicts on claims, computed from the outcomes of trials."""
+"""Verdicts on claims, computed from the outcomes of trials, or from the table of an experiment without trials."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.stats import ttest_1samp
@@ -12,6 +12,7 @@ from scipy.stats import ttest_1samp
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from fairsync.experiments.exhibit import ExhibitTable
     from fairsync.experiments.trials import Trial, TrialMeasures
 
 Ruling = Literal["holds", "does not hold", "not comparable", "not run"]
@@ -190,6 +191,43 @@ def cost_at_most(results: Iterable[TrialResult], method: str, times: float) -> V
     return Verdict.of(max(ratios) <= times, figures)
 
 
+def correlated(table: ExhibitTable, least: float) -> Verdict:
+    """Judge whether the correlation of both stages is at least ``least`` for every K."""
+    found = {row["K"]: row["correlation"] for row in _rows(table)}
+    if not found or None in found.values():
+        return Verdict("not comparable", "one of the stages does not vary")
+    figures = ", ".join(f"{value:.2f} at K = {k}" for k, value in found.items())
+    return Verdict.of(min(found.values()) >= least, f"correlation {figures}")
+
+
+def as_in_the_extreme_case(table: ExhibitTable, method: str, recall: float) -> Verdict:
+    """Judge whether a method meets all floors with the expected recall, in whole percent."""
+    [row] = [row for row in _rows(table) if row["Method"] == method]
+    figures = f"recall {row['Recall %']:.1f} %, ESP {row['ESP %']:.0f} %"
+    return Verdict.of(round(row["Recall %"]) == round(100 * recall) and row["ESP %"] == 100, figures)
+
+
+def as_fast(table: ExhibitTable, method: str, beyond: int, within: float) -> Verdict:
+    """Judge whether a method takes at most ``within`` times the time of the base for all batch sizes above one."""
+    ratios = [row[f"{method} ÷ base"] for row in _rows(table) if row["B"] > beyond]
+    if not ratios:
+        return Verdict("not comparable", f"no batch size beyond {beyond} was timed")
+    figures = f"{min(ratios):.2f} to {max(ratios):.2f} times the base for B > {beyond}"
+    return Verdict.of(max(ratios) <= within, figures)
+
+
+def towards_the_needy(table: ExhibitTable) -> Verdict:
+    """Judge whether groups that miss their floor without prices rank higher in the dual space at the end."""
+    rows = _rows(table)
+    last = [row for row in rows if row["requests"] == max(row["requests"] for row in rows)]
+    needy = [row for row in last if row["without floors"] < row["due"]]
+    if not needy:
+        return Verdict("not comparable", f"none of the {len(last)} groups drawn falls short without floors")
+    figures = ", ".join(f"{row['group']}: {row['rank']:,.0f} to {row['rank in dual space']:,.0f}" for row in needy)
+    nearer = all(row["rank in dual space"] < row["rank"] for row in needy)
+    return Verdict.of(nearer, f"mean rank of the best item of groups that fall short without floors: {figures}")
+
+
 def compare(mine: Sequence[TrialMeasures], theirs: Sequence[TrialMeasures], measure: str) -> tuple[float, float]:
     """Return the mean difference and the p-value of a paired t-test over requests, with seeds pooled."""
     pooled = [np.concatenate([np.array(one.each[measure]) for one in outcomes]) for outcomes in (mine, theirs)]
@@ -242,3 +280,7 @@ def _recalls(pairs: Sequence[Pair]) -> str:
 def _span(values: Sequence[float], style: str) -> str:
     low, high = f"{min(values):{style}}", f"{max(values):{style}}"
     return low if low == high else f"{low} to {high}"
+
+
+def _rows(table: ExhibitTable) -> list[dict[str, Any]]:
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]

@@ -1,25 +1,69 @@
-"""Plots of accuracy by a variable, with a panel for each K and measure and a line for each method."""
+"""What figures of experiments share: colours and marks of methods, axes, and curves by a variable."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from fairsync.experiments.colours import COLOURS, MARKERS
-from fairsync.report.plot import tidy
+from fairsync.report.plot import GREY, label_log_ticks, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
 
-    from fairsync.experiments.seed_means import SeedMean
+    from fairsync.experiments.experiment import SeedMean
 
-NAMES = {"recall": "Recall", "ndcg": "NDCG", "hit_rate": "Hit rate", "esp": "ESP"}
+# Colours of Okabe and Ito, which colour-blind readers can distinguish. Our methods have the strongest ones; retrieval
+# without floors is grey.
+COLOURS: dict[str, str] = {
+    "none": GREY,
+    "regularized-fair": "#E69F00",
+    "ipw": "#CC79A7",
+    "k-neighbor": "#56B4E9",
+    "uncalibrated": "#009E73",
+    "fairsync": "#0072B2",
+    "guaranteed": "#D55E00",
+}
+# Where points lie on top of each other, or colours are not printed, the shape tells.
+MARKERS: dict[str, str] = {
+    "none": "x",
+    "regularized-fair": "v",
+    "ipw": "^",
+    "k-neighbor": "s",
+    "uncalibrated": "P",
+    "fairsync": "D",
+    "guaranteed": "o",
+}
+_NAMES = {"recall": "Recall", "ndcg": "NDCG", "hit_rate": "Hit rate", "esp": "ESP"}
+
+
+def missed_handle() -> Line2D:
+    """Return the legend entry of hollow marks."""
+    return Line2D([], [], linestyle="", marker="o", color="black", markerfacecolor="white", label="some floor missed")
+
+
+def scale_as_ratio(axes: Axes, which: Literal["x", "y"]) -> None:
+    """Scale an axis in 1, 2, 5, 10, …, with a line at the optimum of 1."""
+    axis, scale, line = {
+        "x": (axes.xaxis, axes.set_xscale, axes.axvline),
+        "y": (axes.yaxis, axes.set_yscale, axes.axhline),
+    }[which]
+    line(1, color="black", linestyle=":", linewidth=1.2)  # drawn first, because a log scale needs a positive value
+    scale("log")
+    label_log_ticks(axis)
+
+
+def scale_by_doubling(axes: Axes, ticks: Sequence[int]) -> None:
+    """Scale the x axis in powers of 2, with plain numbers at some places."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks)
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
 @dataclass(frozen=True)
@@ -79,20 +123,16 @@ def draw_curves(curves: Sequence[Curve], measures: Sequence[str], x_label: str) 
         for measure, axes in zip(measures, row, strict=True):
             for curve in curves:
                 curve.draw(axes, k, measure)
-            axes.set_xscale("log", base=2)
-            axes.set_xticks(places[1 - len(places) % 2 :: 2])  # every other, with the last
-            axes.xaxis.set_minor_locator(NullLocator())
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+            scale_by_doubling(axes, places[1 - len(places) % 2 :: 2])  # every other, with the last
             axes.tick_params(labelsize=8)
-            axes.set_ylabel(f"{NAMES[measure]}@{k}, %")
+            axes.set_ylabel(f"{_NAMES[measure]}@{k}, %")
             if measure == "esp":
                 axes.set_ylim(0, 105)
                 axes.set_ylabel(f"ESP, %, K = {k}")
             tidy(axes)
     for axes in panels[-1]:
         axes.set_xlabel(x_label)
-    missed = Line2D([], [], linestyle="", marker="o", color="black", markerfacecolor="white", label="some floor missed")
-    handles = [*(curve.handle() for curve in curves), missed]
+    handles = [*(curve.handle() for curve in curves), missed_handle()]
     figure.legend(
         handles=handles, loc="outside upper center", ncols=len(handles), frameon=False, fontsize=9, handlelength=3.2
     )
