@@ -8,7 +8,7 @@ A `Coordinator` (coordinator.py) holds the promise and makes prices; a `FrontEnd
 - *Where the state is*: a `StateStore` (state_store.py). `LocalState` keeps the loop's state in memory and is the only
   writer of its ledger. `SharedState` is one of several over a Postgres ledger: rows that it has read (`SharedView` of
   `SharedRows` and `SharedTerms`), its own prices (`OwnPrices`), and the certificate of all (`SharedCertificate`).
-- *What leases may do*: `LeaseTable` and, where promises overlap, `Budget`, of the requests and slots that open leases
+- *What leases may do*: `LeaseTable` and, where promises overlap, `LeaseQuota`: the requests and slots that open leases
   may use.
 - *Front ends*: `SearchedItems` are a front end's items, and how leases apply to them.
 """

@@ -52,7 +52,7 @@ def _grant_at_once(view: SharedView, number: int, n: int, seconds: float) -> Bat
     if before is None:
         return None
     batch = _next_batch(view, batch.requests, before - rows.progress.totals.requests, mine)
-    return batch if view.terms.membership is None else view.certificate.under_budget(batch)
+    return batch if view.terms.membership is None else view.certificate.under_quota(batch)
 
 
 def _grant(transaction: Transaction, view: SharedView, number: int, n: int, seconds: float) -> Batch | None:
@@ -64,7 +64,7 @@ def _grant(transaction: Transaction, view: SharedView, number: int, n: int, seco
         transaction.execute("SET LOCAL synchronous_commit = on")
         latest = view.ledger.open_horizon(transaction, 0.0)
         rows.begin(latest, len(latest.totals.exposures))
-        view.certificate.close_budget(transaction, view.terms, leases.open)
+        view.certificate.close_quota(transaction, view.terms, leases.open)
     batch = _next_batch(view, n, leases.requests, found.mine)
     if view.terms.membership is None:
         granted = replace(leases, issued=number - 1).grant(batch)
@@ -81,7 +81,7 @@ def _most_granted(view: SharedView) -> int:
     """Return how many requests of this horizon may be leased, whatever those that are open deliver."""
     terms = view.terms
     if terms.membership is not None:
-        return view.certificate.budget.most
+        return view.certificate.quota.most
     missing = view.rows.progress.missing(terms)
     if not view.policy.keeps_floors or not missing.any():
         return terms.horizon if terms.auto_restart else 1 << 62

@@ -129,7 +129,7 @@ class SharedRows:
         number, requests, seconds
             The lease, and the seconds until it expires.
         key
-            The number of the promise, or of the budget, under which it is granted.
+            The number of the promise, or of the quota, under which it is granted.
         most
             The most requests of the horizon that may be leased.
         n_groups

@@ -201,7 +201,7 @@ class SharedState:
                 "these caps leave too few items outside them to fill lists with. Coordinators that share a ledger can"
                 " be given them with the first request of a horizon, not later."
             )
-        reserved = self._view.certificate.budget.all_reserved(open_, terms)
+        reserved = self._view.certificate.quota.all_reserved(open_, terms)
         if not is_first:
             check_caps(progress, terms, self.terms)
             try:
@@ -262,7 +262,7 @@ class SharedState:
             too_dear = None if restart_at is not None else view.prices.spending.too_dear
             terms = target_terms(
                 self.terms, totals, rows.leases.requests, aim,
-                lambda aim: certificate.budget.all_reserved(open_, aim), certificate.plan, too_dear,
+                lambda aim: certificate.quota.all_reserved(open_, aim), certificate.plan, too_dear,
             )  # fmt: skip
             view.write_terms(transaction, aim.groups, terms, rows, selections=aim.selections)
             planned = terms.certificate

@@ -45,7 +45,7 @@ class SharedView:
     prices : OwnPrices
         The prices.
     certificate : SharedCertificate
-        Certificate and budget, where promises may overlap.
+        Certificate and quota, where promises may overlap.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class SharedView:
             SharedCertificate(ledger),
         )
         self._resolve = resolve
-        self._key = 0  # under which leases are granted at once: the number of the promise, or minus that of the budget
+        self._key = 0  # under which leases are granted at once: the number of the promise, or minus that of the quota
 
     @property
     def key(self) -> int:
-        """The number of the promise or, with a minus, of the budget, under which leases are granted at once."""
-        return self.number if self.terms.membership is None else -self.certificate.budget.number
+        """The number of the promise or, with a minus, of the quota, under which leases are granted at once."""
+        return self.number if self.terms.membership is None else -self.certificate.quota.number
 
     def refresh(self) -> None:
         """Read what other coordinators have written."""
@@ -87,7 +87,7 @@ class SharedView:
         """Read the rows after all leases that were granted at once, and before all others of that kind."""
         transaction.execute("SELECT 1 FROM grants FOR UPDATE")
         rows = self.read(transaction)
-        self.certificate.read_budget(transaction)
+        self.certificate.read_quota(transaction)
         self._key = self.key
         return rows
 
@@ -130,7 +130,7 @@ class SharedView:
 
         def reset(transaction: Transaction) -> None:
             rows = self.expire(transaction, self.read_alone(transaction))
-            self.certificate.close_budget(transaction, self.terms, rows.leases.open)
+            self.certificate.close_quota(transaction, self.terms, rows.leases.open)
             self.rows.set_grants(transaction, rows.latest, rows.leases.requests, self.key)
 
         self.ledger.database.run(reset, "exclusive")
@@ -162,8 +162,8 @@ class SharedView:
                 name=name,
                 value=value,
             )
-        self.certificate.close_budget(transaction, terms, rows.leases.open)
-        self._key = shared.number if terms.membership is None else -self.certificate.budget.number
+        self.certificate.close_quota(transaction, terms, rows.leases.open)
+        self._key = shared.number if terms.membership is None else -self.certificate.quota.number
 
     def assume(self, number: int, groups: Groups, terms: Terms) -> None:
         """Continue with a promise that is not in the ledger yet, or that will replace the one with this number."""
