@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -43,16 +43,49 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.cold_start.cold_start import Cold
     from fairsync.coordination.lease import Lease
-    from fairsync.coordination.protocol import CoordinatorProtocol
     from fairsync.eligibility.rules import Exclude, Rules
     from fairsync.explain import Explanation, WhyNot
     from fairsync.loop.batch import ServedBatch
+    from fairsync.promises import Promise
     from fairsync.search import Index
 
 # Leases that a call may lose, because its searches take longer than leases last, before it gives up.
 _MOST_LOST = 3
 # Requests without a lease that are answered together: conditions of many more may select more than fits the memory.
 _TOGETHER = 256
+
+
+class CoordinatorProtocol(Protocol):
+    """The part of a coordinator that front ends use, in this process or another."""
+
+    @property
+    def labels(self) -> Sequence[Label]: ...  # noqa: D102
+
+    @property
+    def promises(self) -> tuple[Promise, ...] | None: ...  # noqa: D102
+
+    @property
+    def k(self) -> int: ...  # noqa: D102
+
+    def lease(self, n: int) -> Lease:
+        """Lease up to n requests. Blocks while granting them could make a floor unreachable."""
+        ...
+
+    def settle(self, number: int, settlement: Settlement) -> object:
+        """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
+        ...
+
+    def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the saved answers to requests, by request id; see `Ledger.answers`."""
+        ...
+
+    def save_answers(self, answers: Mapping[str, bytes]) -> None:
+        """Save answers that do not count, by request id. Raises `RepeatedRequestError` if some are known."""
+        ...
+
+    def release(self, number: int) -> None:
+        """Return a lease that was not answered. Its requests can be leased again."""
+        ...
 
 
 class FrontEnd(NoCopies, Closable):

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.catalog.groups import Groups
-from fairsync.coordination.lease import lease_key
+from fairsync.coordination.lease import Lease, lease_key
+from fairsync.coordination.lease_quota import UNLIMITED
 from fairsync.coordination.local_state import extended_groups
-from fairsync.coordination.shared_grants import grant_lease
-from fairsync.coordination.shared_queries import CLOSE
+from fairsync.coordination.shared_certificate import new_number
 from fairsync.coordination.target_terms import counted_since, target_terms
 from fairsync.errors import InvalidInputError
 from fairsync.ledger.audit import append_audit
@@ -49,13 +49,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog.groups import Grouped
-    from fairsync.coordination.lease import Lease, Settlement
+    from fairsync.coordination.lease import Settlement
     from fairsync.coordination.shared_rows import OpenLeases
     from fairsync.coordination.shared_view import SharedView
     from fairsync.coordination.targets import Targets
     from fairsync.ledger import Entry, Totals
     from fairsync.ledger.audit import AuditRecord
     from fairsync.ledger.database import Transaction
+    from fairsync.loop.batch import Batch
     from fairsync.policies import Terms
     from fairsync.promises import Promise
 
@@ -115,8 +116,79 @@ class SharedState:
         return min(_MIN_DELAY * 2.0 ** min(tries, 9), _MAX_DELAY) * random.uniform(0.5, 1.0)
 
     def lease(self, n: int, seconds: float | None = None) -> Lease | None:
-        """Lease up to n requests, to expire after these seconds; None if it has to wait for open leases."""
-        return grant_lease(self._view, n, seconds or self.lease_seconds)
+        """Lease up to n requests, to expire after these seconds; None if it has to wait for open leases.
+
+        If the connection breaks, the caller repeats it: then the first grant, of which nobody knows, is taken back.
+        """
+        view, rows, seconds = self._view, self._view.rows, seconds or self.lease_seconds
+        batch, number = None, rows.retried
+        if not number:
+            number = rows.retried = new_number()
+            batch = self._grant_at_once(number, n, seconds)
+        if batch is None:
+            batch = self.ledger.database.run(lambda tx: self._grant(tx, number, n, seconds), "exclusive", durable=False)
+        rows.retried = 0
+        if batch is None:
+            return None
+        rows.keep(number, batch.requests)
+        return Lease(number, view.prices.priced(view.terms, rows.progress, rows.horizon, batch))
+
+    def _grant_at_once(self, number: int, n: int, seconds: float) -> Batch | None:
+        """Lease up to n requests by one statement; None if that is not possible, or may not be."""
+        view, rows, most = self._view, self._view.rows, self._most_granted()
+        mine = rows.own_requests
+        batch = self._next_batch(n, max(rows.granted - rows.progress.totals.requests, mine), mine)
+        if (
+            not batch.requests
+            or rows.granted + batch.requests > most
+            or not rows.can_grant_at_once
+            or not view.certificate.forecast_allows(batch)
+        ):
+            return None
+        before = rows.grant_at_once(number, batch.requests, seconds, view.key, most, len(view.groups.labels))
+        if before is None:
+            return None
+        batch = self._next_batch(batch.requests, before - rows.progress.totals.requests, mine)
+        return batch if view.terms.membership is None else view.certificate.under_quota(batch)
+
+    def _grant(self, transaction: Transaction, number: int, n: int, seconds: float) -> Batch | None:
+        """Lease up to n requests with all other leases known; None if they have to be waited for."""
+        view, rows = self._view, self._view.rows
+        found = view.expire(transaction, view.read_alone(transaction))
+        leases = found.leases
+        if not leases.open and rows.progress.is_over(view.terms):
+            # A horizon that others have seen end must not continue after a crash.
+            transaction.execute("SET LOCAL synchronous_commit = on")
+            latest = self.ledger.open_horizon(transaction, 0.0)
+            rows.begin(latest, len(latest.totals.exposures))
+            view.certificate.close_quota(transaction, view.terms, leases.open)
+        batch = self._next_batch(n, leases.requests, found.mine)
+        if view.terms.membership is None:
+            granted = replace(leases, issued=number - 1).grant(batch)
+            lease = None if granted is None else granted[1].batch
+        else:
+            affordable = view.prices.spending.affordable(view.terms)
+            lease = view.certificate.grant(transaction, number, batch, rows.progress, leases.open, affordable)
+        if lease is not None:
+            rows.grant(transaction, number, batch.requests, seconds, view.key)
+        return lease
+
+    def _most_granted(self) -> int:
+        """Return how many requests of this horizon may be leased, whatever those that are open deliver."""
+        terms, view = self.terms, self._view
+        if terms.membership is not None:
+            return view.certificate.quota.most
+        missing = view.rows.progress.missing(terms)
+        if not self.policy.keeps_floors or not missing.any():
+            return terms.horizon if terms.auto_restart else UNLIMITED
+        if (missing[terms.capacities == 0] > 0).any():
+            return 0
+        each = -(-missing // np.maximum(terms.capacities, 1))
+        return terms.horizon - max(int(each.max()), -(-int(missing.sum()) // terms.k))
+
+    def _next_batch(self, n: int, leased: int, mine: int) -> Batch:
+        rows = self._view.rows
+        return self._view.prices.next_batch(self.terms, rows.progress, rows.horizon, n, leased=leased, mine=mine)
 
     def settle(self, number: int, settlement: Settlement) -> Entry | None:
         """Record the counts of a lease; return the entry as it counts, or None if the lease is settled already.
@@ -147,8 +219,7 @@ class SharedState:
 
     def release(self, number: int) -> None:
         """Close a lease without counts."""
-        self.ledger.database.run(lambda tx: tx.execute(CLOSE, number=number), "statement")
-        self._view.rows.forget(number)
+        self._view.rows.release(number)
 
     def extended_groups(self, groups: Grouped) -> Groups:
         """Return the groups of a changed catalog, with those of other coordinators that it does not have."""
