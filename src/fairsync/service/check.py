@@ -20,7 +20,7 @@ from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.promises.planning import alike, supply_of
 from fairsync.service.promises.promise_series import promises_of
 from fairsync.service.search_settings import describe_search
-from fairsync.service.server.authentication import Tokens
+from fairsync.service.server.access_control import Tokens
 from fairsync.service.server.histories import load_histories
 
 if TYPE_CHECKING:

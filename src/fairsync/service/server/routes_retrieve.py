@@ -8,11 +8,11 @@ import numpy as np
 
 from fairsync.inputs import check_users
 from fairsync.service.schema import JSON, MSGPACK, CatalogSize, RetrieveAnswers, RetrieveRequest, UpsertItems
+from fairsync.service.server.cancellation import unless_disconnected
 from fairsync.service.server.codec import attributes_of, embeddings_of, encode_candidates, media_type_of, users_of
-from fairsync.service.server.disconnect import unless_disconnected
-from fairsync.service.server.gcra import requests_of
 from fairsync.service.server.operations import Encoded, Operation
 from fairsync.service.server.problems import invalid
+from fairsync.service.server.rate_limit import requests_of
 from fairsync.service.server.rules import check_rules, conditions_of, join_lists
 
 if TYPE_CHECKING:
