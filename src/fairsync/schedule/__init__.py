@@ -8,7 +8,7 @@ from fairsync.schedule.backtest import Backtest, backtest
 from fairsync.schedule.feasibility import Feasibility, check_promise
 from fairsync.schedule.forecast import Forecast, TrafficForecast
 from fairsync.schedule.plan import WORST_CASE_TRAFFIC, Plan, make_plan
-from fairsync.schedule.promise import ScheduledPromise
+from fairsync.schedule.promise import ScheduledPromise, active_spans
 from fairsync.schedule.promise_status import PromiseStatus
 from fairsync.schedule.supply import Supply
 from fairsync.schedule.window import Span, Window
@@ -25,6 +25,7 @@ __all__ = [
     "Supply",
     "TrafficForecast",
     "Window",
+    "active_spans",
     "backtest",
     "check_promise",
     "make_plan",

@@ -10,10 +10,9 @@ from msgspec.structs import replace
 
 from fairsync.promises.selection import is_selection
 from fairsync.service.promises.alerts import Alerts
-from fairsync.service.promises.first_days import days_of
 from fairsync.service.promises.pace import PaceHistory
 from fairsync.service.promises.projections import Projections
-from fairsync.service.promises.promise_series import series_of
+from fairsync.service.promises.promise_series import days_of, series_of
 from fairsync.service.schema import GroupView, LeastCost, Overview
 
 if TYPE_CHECKING:

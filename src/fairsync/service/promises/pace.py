@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from fairsync.errors import UnknownPromiseError
-from fairsync.schedule import Span
+from fairsync.schedule import Span, active_spans
 from fairsync.service.promises.columns import column_of
 from fairsync.service.schema import Pace, PacePoint
 
@@ -64,11 +64,7 @@ class PaceHistory:
         """
         kept: dict[tuple[str, str, datetime], deque[PacePoint]] = {}
         most = min(max(_MOST_POINTS_OF_ALL // max(len(promises), 1), _LINE_POINTS), _MOST_POINTS)
-        spans = {window: window.at(now) for window in {promise.window for promise in promises}}
-        for promise in promises:
-            span = spans[promise.window]
-            if span is None:
-                continue
+        for promise, span in active_spans(promises, now).items():
             key = _key(promise, span)
             if key in kept:
                 continue

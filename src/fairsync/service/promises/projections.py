@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.schedule import PromiseStatus, ScheduledPromise, Span, TrafficForecast
     from fairsync.service.promises.budget import RelevanceBudget
-    from fairsync.service.promises.giving_way import GivenUp
+    from fairsync.service.promises.cost_book import GivenUp
     from fairsync.service.schema import PastWindow
 
 # Ends of windows until which requests are forecast.

@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING
 
 from fairsync.errors import CallCancelledError, InfeasibleFloorsError, InvalidInputError
 from fairsync.service.promises.columns import selection_of
-from fairsync.service.promises.first_days import days_of
-from fairsync.service.promises.list_limits import check_list_limits
 from fairsync.service.promises.preview import Estimate, PreviewLimit, asked_rates
-from fairsync.service.promises.promise_changes import all_but, check_unique_all, split_at, with_start_of
-from fairsync.service.promises.promise_series import promises_of, series_of
+from fairsync.service.promises.promise_changes import (
+    all_but,
+    check_list_limits,
+    check_unique_all,
+    split_at,
+    with_start_of,
+)
+from fairsync.service.promises.promise_series import days_of, promises_of, series_of
 from fairsync.service.schema import Preview
+from fairsync.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -272,9 +277,7 @@ def _refusal(verdict: Feasibility, pushed_out: Sequence[ScheduledPromise], n: in
     if n > 1:
         reason += f", {n:,} new ones included; none of them was made"
     if pushed_out:
-        some = ", ".join(str(one) for one in pushed_out[:_MOST_NAMED])
-        more = f" and {len(pushed_out) - _MOST_NAMED:,} more" if len(pushed_out) > _MOST_NAMED else ""
-        reason += f". It would push out {some}{more}"
+        reason += f". It would push out {listed(pushed_out, _MOST_NAMED)}"
     names = [asked.promise.name, *(one.promise.name for one in pushed_out)]
     largest = math.floor(verdict.largest)
     return InfeasibleFloorsError(asked.promise.name, asked.promise.floor(0), reason, largest, verdict.remedy, names)

@@ -21,7 +21,7 @@ from fairsync.service.promises.audit import audit_view
 from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
 from fairsync.service.promises.costs import AskedOfAtoms
-from fairsync.service.promises.impressions import groups_shown, items_shown
+from fairsync.service.promises.impressions import groups_shown
 from fairsync.service.promises.item_updates import ItemUpdates
 from fairsync.service.promises.overview import StatusReporter
 from fairsync.service.promises.preview import RecentRequests
@@ -229,18 +229,19 @@ class PromiseService:
             Distinguishes several reports on one request.
         """
         answer = self.coordinator.answers([request_id]).get(request_id)
-        labels, unknown = groups_shown(items, answer, self.catalog)
+        shown = groups_shown(items, answer, self.catalog)
+        unknown = len(set(items)) - len(shown)
         if answer and not self.front.count_cold and Candidates.load(answer).cold.any():
             return ImpressionResult(counted=0, repeated=0, unknown=unknown)
         if self.coordinator.promises is None:
-            codes = np.array([self.groups.code_of(label) for label in labels], dtype=np.int64)
+            codes = np.array([self.groups.code_of(label) for label in shown.values()], dtype=np.int64)
             counts = np.bincount(codes, minlength=len(self.coordinator.labels))
         else:
-            counts = self.front.count(items_shown(items, answer, self.catalog))
+            counts = self.front.count(list(shown))
         key = json.dumps(["shown", request_id, report_id])  # as all versions have written it
         with self.readiness.serving():
             is_new = self.coordinator.record_impressions(counts, key)
-        return ImpressionResult(counted=len(labels) if is_new else 0, repeated=int(not is_new), unknown=unknown)
+        return ImpressionResult(counted=len(shown) if is_new else 0, repeated=int(not is_new), unknown=unknown)
 
     def refresh(self) -> None:
         """Read clock and traffic, and plan or estimate costs if it is time. To be called every second or so."""

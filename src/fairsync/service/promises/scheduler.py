@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 from fairsync.errors import BackendUnavailableError
 from fairsync.promises import Promise
 from fairsync.promises.selection import conditions_of, selection_name
-from fairsync.schedule import WORST_CASE_TRAFFIC, Span
+from fairsync.schedule import WORST_CASE_TRAFFIC, Span, active_spans
 from fairsync.service.promises.audit import audit_changes, audit_start
 from fairsync.service.promises.budget import Spent, longest_window
 from fairsync.service.promises.clock import TOLERANCE
 from fairsync.service.promises.columns import column_of, group_of
-from fairsync.service.promises.first_days import days_of
 from fairsync.service.promises.impression_rate import ExposureRule
 from fairsync.service.promises.leadership import Leadership
 from fairsync.service.promises.past_windows import (
@@ -29,10 +28,10 @@ from fairsync.service.promises.past_windows import (
     past_window,
     windows_ended,
 )
-from fairsync.service.promises.periods import Periods, missing_at_start, room_at_start
+from fairsync.service.promises.periods import Periods
 from fairsync.service.promises.planning import Planner, alike
 from fairsync.service.promises.promise_changes import split_at
-from fairsync.service.promises.promise_series import series_of
+from fairsync.service.promises.promise_series import days_of, series_of
 from fairsync.service.promises.saved_state import MOST_PAST, SavedState
 from fairsync.service.promises.window_archive import WindowArchive
 
@@ -49,8 +48,7 @@ if TYPE_CHECKING:
     from fairsync.ledger.audit import AuditRecord
     from fairsync.schedule import Plan, PromiseStatus, ScheduledPromise, TrafficForecast
     from fairsync.service.promises.clock import ClockReading
-    from fairsync.service.promises.cost_book import CostBook
-    from fairsync.service.promises.giving_way import GivenUp
+    from fairsync.service.promises.cost_book import CostBook, GivenUp
     from fairsync.service.promises.planning import FeasibilityCheck
 
 _log = logging.getLogger(__name__)
@@ -250,26 +248,23 @@ class Scheduler:
     def missing_at_start(self) -> NDArray[np.float64]:
         """Return (G,) the exposures that promises lacked when the present period began, by column."""
         floors = {promise: promise.promise.floor(slots) for promise, slots in self._slots().items()}
-        return missing_at_start(
-            self.exposures(), self.periods.counted(), self.coordinator.groups, self.attribute, floors
-        )
+        return self.periods.missing_at_start(self.exposures(), floors)
 
     def room_at_start(self) -> NDArray[np.float64]:
         """Return (G,) the exposures that caps allowed when the present period began, by column; inf without one."""
         slots = self._slots()
         caps = {one: cap for one, n in slots.items() if (cap := one.promise.cap(n)) is not None}
-        return room_at_start(self.exposures(), self.periods.counted(), self.coordinator.groups, self.attribute, caps)
+        return self.periods.room_at_start(self.exposures(), caps)
 
     def _slots(self) -> dict[ScheduledPromise, int]:
         """Return the slots of the present window of each promise: those so far, and those that are expected."""
         traffic, now, k = self.traffic(), self.now(), self.coordinator.k
-        at = {window: window.at(now) for window in {one.window for one in self.state.promises.values()}}
+        spans = active_spans(self.state.promises.values(), now)
         slots = {
             span: k * (self.periods.requests(span) + round(traffic.expected(now, span.end, now)))
-            for span in at.values()
-            if span is not None
+            for span in set(spans.values())
         }
-        return {one: slots[span] for one in self.state.promises.values() if (span := at[one.window]) is not None}
+        return {one: slots[span] for one, span in spans.items()}
 
     def traffic(self) -> TrafficForecast:
         """Return the forecast of requests whose exposures count in time."""
@@ -285,10 +280,9 @@ class Scheduler:
         self, promises: Iterable[ScheduledPromise], present: Totals | None = None
     ) -> dict[ScheduledPromise, int]:
         """Return the requests so far in the present window of each promise."""
-        now = self.now()
-        at = {window: window.at(now) for window in {one.window for one in promises}}
-        came = {span: self.periods.requests(span, present) for span in at.values() if span is not None}
-        return {one: came[span] for one in promises if (span := at[one.window]) is not None}
+        spans = active_spans(promises, self.now())
+        came = {span: self.periods.requests(span, present) for span in set(spans.values())}
+        return {one: came[span] for one, span in spans.items()}
 
     def prepare_checks(
         self,
@@ -485,7 +479,7 @@ class Scheduler:
             start = self.periods.recount_for_next(promises, now)
             exposures = {one: self.periods.before.exposures.get(one, 0) for one in promises}
             in_window = self.periods.before.in_window
-            requests = {one: in_window.get(span, 0) for one in promises if (span := one.window.at(now)) is not None}
+            requests = {one: in_window.get(span, 0) for one, span in active_spans(promises, now).items()}
         else:
             since = self.coordinator.totals()
             exposures, requests = self.periods.exposures(promises, since), self.requests(promises, since)
@@ -624,5 +618,5 @@ class Scheduler:
     def _window_began(self, now: datetime) -> bool:
         """Return whether a window has begun since the period did, so that its exposures need a period of their own."""
         began = self.periods.time.to_clock(self.periods.present.began)
-        spans = [promise.window.at(now) for promise in self.state.promises.values()]
-        return any(span.start.timestamp() > began for span in spans if span)
+        spans = active_spans(self.state.promises.values(), now)
+        return any(span.start.timestamp() > began for span in spans.values())

@@ -12,6 +12,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.service.promises.columns import labels_of
 from fairsync.service.promises.window_archive import archive_since, archived_windows
 from fairsync.service.schema.statement import Statement, StatementRow
+from fairsync.text import listed
 
 if TYPE_CHECKING:
     from fairsync.catalog import Catalog
@@ -160,9 +161,8 @@ def _check_known(catalog: Catalog, attribute: str, label: str) -> None:
     if isinstance(catalog.attributes[attribute], NumberColumn):
         raise InvalidInputError(f"the attribute {attribute!r} has numbers, and no labels: choose another one.")
     if label not in {str(one) for one in labels}:
-        named = ", ".join(repr(one) for one in labels[:_MOST_NAMED])
-        more = f" and {len(labels) - _MOST_NAMED:,} more" if len(labels) > _MOST_NAMED else ""
-        raise InvalidInputError(f"{attribute!r} has no label {label!r:.80}: its labels are {named}{more}.")
+        named = listed([repr(one) for one in labels], _MOST_NAMED)
+        raise InvalidInputError(f"{attribute!r} has no label {label!r:.80}: its labels are {named}.")
 
 
 def _no_windows(attribute: str, label: str, month: str, first: date, since: datetime | None, now: datetime) -> str:
