@@ -24,7 +24,7 @@ from fairsync.promises import Promise
 from fairsync.schedule import Forecast, ScheduledPromise, Window
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.promises.statement import make_statement, reason_of
-from fairsync.service.statement import statement_csv, statement_html
+from fairsync.service.statement_files import statement_csv, statement_html
 from service.running import TOKENS, make_settings, running
 
 if TYPE_CHECKING:
