@@ -74,6 +74,14 @@ class SearchedItems:
         searched = catalog if atoms is None else atoms.catalog(catalog)
         return cls(catalog, searched, _index_of(index, searched), start, promises, atoms)
 
+    @cached_property
+    def membership(self) -> Membership:
+        """The columns of each group of ``searched``. For floors of groups, each has one of its own."""
+        if self.atoms is not None:
+            return self.atoms.membership
+        n = self.searched.n_groups
+        return Membership(n, np.arange(n), np.arange(n + 1))
+
     def opened(self) -> SearchedItems:
         """Return the items as one batch sees them: of those that only an engine holds, what it has found for it."""
         if not isinstance(self.index, HostedIndex):
@@ -162,7 +170,7 @@ class SearchedItems:
 
     def atom_prices(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the prices of the groups that are searched, from those of the coordinator's columns."""
-        n = self.searched.n_groups if self.atoms is None else self.atoms.membership.n_promises
+        n = self.membership.n_promises
         prices = grow(prices[:n], n)
         return prices if self.atoms is None else self.atoms.membership.atom_prices(prices)
 
@@ -225,8 +233,7 @@ class SearchedItems:
         If there were no promises, groups become atoms, because the first columns of a coordinator count them.
         """
         if self.promises is None:
-            groups = [(code,) for code in range(self.searched.n_groups)]
-            return Atoms(self.searched.group_of, Membership.of(groups, len(groups)))
+            return Atoms(self.searched.group_of, self.membership)
         known = self.promises
         same = [one.where for one in promises[: len(known)]] == [one.where for one in known]
         return self.atoms if same else None

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fairsync.hindsight.priced_lists import Search
     from fairsync.search import Index
     from fairsync.search.eligibility import Eligibility
-    from fairsync.service.promises.costs import Answered, AskedOfAtoms, Costs
+    from fairsync.service.promises.costs import Answered, Asked, Costs
     from fairsync.service.promises.reservoir import RequestRules
 
 _log = logging.getLogger(__name__)
@@ -77,10 +77,10 @@ class Conditions:
     ----------
     catalog, index : Catalog, Index
         The items and their index.
-    asked : numpy.ndarray or AskedOfAtoms
-        (G,) the share of each group's exposures that promises asked for; or what those that may overlap asked for.
+    asked : Asked
+        What promises asked for.
     prices : numpy.ndarray
-        (G,) the prices in force, by column.
+        (P,) the prices in force, by column.
     labels : tuple
         The columns.
     missing : Mapping
@@ -91,7 +91,7 @@ class Conditions:
 
     catalog: Catalog
     index: Index
-    asked: NDArray[np.float64] | AskedOfAtoms
+    asked: Asked
     prices: NDArray[np.float64]
     labels: tuple[Label, ...]
     missing: Mapping[Label, float]
@@ -174,7 +174,7 @@ class CostMonitor:
             prices = self.last.costs.prices  # nearer than prices in force, which are 0 once a floor is reached
         try:
             search = _throttled(given.index, len(catalog), rest, self._closed)
-            costs = estimate_costs(catalog, search, answered, given.asked, prices)
+            costs = estimate_costs(search, answered, given.asked, prices)
         except FairSyncError as error:
             self.reason = f"It cannot be estimated now: {error}"
             return

@@ -20,7 +20,7 @@ from fairsync.search.engines.hosted_catalog import HostedCatalog
 from fairsync.service.promises.audit import audit_view
 from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
-from fairsync.service.promises.costs import AskedOfAtoms
+from fairsync.service.promises.costs import Asked
 from fairsync.service.promises.impressions import groups_shown
 from fairsync.service.promises.item_updates import ItemUpdates
 from fairsync.service.promises.overview import StatusReporter
@@ -324,18 +324,16 @@ class PromiseService:
         """Return what an estimate of the costs depends on."""
         scheduler = self.scheduler
         with scheduler.lock:  # items change under this lock too
+            terms = self.coordinator.terms
+            items = self.front.items_under(terms.membership)
+            n = items.membership.n_promises  # the ledger may count groups that these items do not have yet
             counted = np.maximum(scheduler.periods.counted(), 1)
             floors = np.clip(scheduler.missing_at_start() / counted, 0.0, 1.0)
-            prices, labels, now = self.coordinator.prices(), tuple(self.coordinator.labels), scheduler.now()
-            terms, catalog, missing = self.coordinator.terms, self.catalog, scheduler.missing_without_cost()
-            if terms.membership is None:
-                n = catalog.n_groups
-                return Conditions(catalog, self.front.index, floors[:n], prices[:n], labels[:n], missing, now)
-            items = self.front.items_under(terms.membership)
-            assert items.atoms is not None, "the coordinator has atoms"
             caps = np.maximum(scheduler.room_at_start() / counted, 1.0)
-            asked = AskedOfAtoms(items.searched.group_of, items.atoms.membership, floors, caps, terms.list_limits)
-            return Conditions(items.catalog, items.index, asked, prices, labels, missing, now)
+            asked = Asked(items.searched.group_of, items.membership, floors[:n], caps[:n], terms.list_limits)
+            prices, labels = self.coordinator.prices()[:n], tuple(self.coordinator.labels[:n])
+            missing = scheduler.missing_without_cost()
+            return Conditions(items.catalog, items.index, asked, prices, labels, missing, scheduler.now())
 
 
 def _by_request(
