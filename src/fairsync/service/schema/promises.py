@@ -138,6 +138,11 @@ class PromiseList(Record, frozen=True, kw_only=True):
     promises: Annotated[list[PromiseRecord], Meta(min_length=1)]
 
 
+PromiseState = Literal["kept", "on track", "at risk", "impossible"]
+"""How a promise stands in its window: its floor is reached; the traffic that can be counted on delivers what is
+missing; only the expected traffic does; not even that does, or a bound is broken."""
+
+
 class PromiseView(Record, frozen=True, kw_only=True):
     """A promise and its status in the current window."""
 
@@ -180,7 +185,7 @@ class PromiseView(Record, frozen=True, kw_only=True):
     impossible_since: Annotated[
         Moment | None, Meta(description="When it became known that the promise cannot be kept.")
     ] = None
-    state: Literal["kept", "on track", "at risk", "impossible"]
+    state: PromiseState
     gives_way_to: Annotated[
         list[str], Meta(description="Ids of the promises that need the slots that this one will miss.")
     ] = field(default_factory=list)
