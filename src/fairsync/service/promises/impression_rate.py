@@ -131,7 +131,7 @@ class ExposureRule:
     --------
     >>> rule = ExposureRule("retrieved", within=60.0)
     >>> rule.shares(["toys"]), rule.pending(["toys"])
-    ({'toys': 1.0}, {})
+    ({}, {})
     """
 
     def __init__(self, count: str, within: float) -> None:
@@ -149,9 +149,10 @@ class ExposureRule:
         self._rate.observe(now.timestamp(), retrieved[:n_groups], impressions[:n_groups])
 
     def shares(self, labels: Sequence[Label]) -> dict[Label, float]:
-        """Return the share of each group's candidates that count."""
-        shares = self._rate.shares(len(labels)) if self._by_impressions else np.ones(len(labels))
-        return dict(zip(labels, shares.tolist(), strict=True))
+        """Return the share of each group's candidates that count; empty if all do."""
+        if not self._by_impressions:
+            return {}
+        return dict(zip(labels, self._rate.shares(len(labels)).tolist(), strict=True))
 
     def pending(self, labels: Sequence[Label]) -> dict[Label, int]:
         """Return the impressions of each group that are likely to be reported yet; empty if candidates count."""
