@@ -70,8 +70,7 @@ class SearchedItems:
     ) -> SearchedItems:
         """Return the items, with an index that is named, made by a function, or given (for floors of groups)."""
         start = ColdStart(catalog, cold)
-        atoms = None if promises is None else find_atoms(catalog, promises)
-        searched = catalog if atoms is None else atoms.catalog(catalog)
+        searched, atoms = _under(catalog, promises, None)
         return cls(catalog, searched, _index_of(index, searched), start, promises, atoms)
 
     @cached_property
@@ -105,8 +104,7 @@ class SearchedItems:
         if promises is None and self.promises is None:
             index = self._followed(change, self.catalog)
             return SearchedItems(change.catalog, change.catalog, index, self.cold_start)
-        atoms = None if promises is None else find_atoms(change.catalog, promises, self._atoms_before(promises))
-        searched = change.catalog if atoms is None else atoms.catalog(change.catalog)
+        searched, atoms = _under(change.catalog, promises, self._atoms_before(promises))
         rows = change.rows.copy()
         kept = np.flatnonzero(rows >= 0)
         rows[kept[self.searched.group_of[kept] != searched.group_of[rows[kept]]]] = -1
@@ -126,8 +124,7 @@ class SearchedItems:
     ) -> SearchedItems:
         """Return other items, in an index of the same kind unless another is given."""
         start = ColdStart(catalog, self.cold_start.fallback if cold is None else cold)
-        atoms = None if promises is None else find_atoms(catalog, promises, self._atoms_before(promises))
-        searched = catalog if atoms is None else atoms.catalog(catalog)
+        searched, atoms = _under(catalog, promises, self._atoms_before(promises))
         made = _index_of("", searched) if searched.weights is not None else replace_index(self.index, index, searched)
         return SearchedItems(catalog, searched, made, start, promises, atoms)
 
@@ -227,11 +224,13 @@ class SearchedItems:
             return slots
         return slots.in_order(self._codes(membership), membership.n_atoms)
 
-    def _atoms_before(self, promises: tuple[Promise, ...]) -> Atoms | None:
+    def _atoms_before(self, promises: tuple[Promise, ...] | None) -> Atoms | None:
         """Return the atoms, if they can keep their codes: the promises known so far come first, as they were.
 
         If there were no promises, groups become atoms, because the first columns of a coordinator count them.
         """
+        if promises is None:
+            return None
         if self.promises is None:
             return Atoms(self.searched.group_of, self.membership)
         known = self.promises
@@ -253,6 +252,16 @@ class SearchedItems:
         codes = np.array([theirs.get(one.tobytes(), -1) for one in _lists(self.atoms.membership)], dtype=np.int64)
         self._known[:] = [(membership, codes)]
         return codes
+
+
+def _under(
+    catalog: Catalog, promises: tuple[Promise, ...] | None, before: Atoms | None
+) -> tuple[Catalog, Atoms | None]:
+    """Return items with atoms as their groups, and the atoms; for floors of groups the items as they are."""
+    if promises is None:
+        return catalog, None
+    atoms = find_atoms(catalog, promises, before)
+    return atoms.catalog(catalog), atoms
 
 
 def _index_of(index: str | Index | Callable[[Catalog], Index], searched: Catalog) -> Index:

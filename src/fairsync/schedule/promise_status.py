@@ -118,16 +118,12 @@ class PromiseStatus:
         """
         unlimited = (before.unlimited_since if before else None) or self.unlimited_since
         at_risk = (before.at_risk_since if before else None) or (now if self.at_risk or not self.possible else None)
+        impossible, foreseen = None if self.possible else now, self.shortfall
         if before and before.impossible_since:
-            return replace(
-                self, at_risk_since=at_risk, impossible_since=before.impossible_since, foreseen=before.foreseen,
-                unlimited_since=unlimited,
-            )  # fmt: skip
-        impossible = None if self.possible else now
+            impossible, foreseen = before.impossible_since, before.foreseen
         return replace(
-            self, at_risk_since=at_risk, impossible_since=impossible, foreseen=self.shortfall,
-            unlimited_since=unlimited,
-        )  # fmt: skip
+            self, at_risk_since=at_risk, impossible_since=impossible, foreseen=foreseen, unlimited_since=unlimited
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary of the attributes and the derived properties."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fairsync.errors import InvalidInputError
 from fairsync.ledger.reader import LedgerReader
-from fairsync.ledger.urls import MEMORY, is_postgres, sqlite_path
+from fairsync.ledger.urls import may_exist
 from fairsync.search.engines.hosted_catalog import HostedCatalog
 from fairsync.service.promises.item_changes import ItemChanges, apply_changes
 from fairsync.service.search_settings import open_engine
@@ -47,7 +47,7 @@ def read_items(settings: Settings) -> tuple[Catalog, int]:
 
     files, url = open_catalog(settings.catalog.path), settings.ledger.url
     known = files.changes or 0
-    if url == MEMORY or not (is_postgres(url) or sqlite_path(url).exists()):
+    if not may_exist(url):
         return files, known
     with LedgerReader(url) as reader:
         if reader.summary().format < 3:  # tables of an earlier format have no items

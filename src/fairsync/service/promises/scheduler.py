@@ -270,12 +270,6 @@ class Scheduler:
         """Return the forecast of requests whose exposures count in time."""
         return self.planner.traffic(self.state.forecast)
 
-    def prepare_check(self, promise: ScheduledPromise, others: Mapping[str, ScheduledPromise]) -> FeasibilityCheck:
-        """Return the check of a promise beside others. Running it needs no lock."""
-        exposures = {**self.exposures(), promise: self._exposures_of(promise)}
-        now, requests = self.now(), self.requests([*others.values(), promise])
-        return self.planner.prepare_check(promise, others.values(), exposures, self.state.forecast, now, requests)
-
     def requests(
         self, promises: Iterable[ScheduledPromise], present: Totals | None = None
     ) -> dict[ScheduledPromise, int]:
@@ -292,8 +286,8 @@ class Scheduler:
     ) -> list[tuple[FeasibilityCheck, list[str]]]:
         """Return checks of new promises beside each other and others, with the ids that each check is about.
 
-        One promise of each window, priority and kind of bounds is enough: if it fits beside all others, all of them
-        fit.
+        Running them needs no lock. One promise of each window, priority and kind of bounds is enough: if it fits beside
+        all others, all of them fit.
 
         Parameters
         ----------
@@ -307,9 +301,14 @@ class Scheduler:
             groups.sort(key=lambda names: promises[names[0]].window.end or datetime.max.replace(tzinfo=UTC))
             rest = [name for names in groups[most:] for name in names]
             groups = [*groups[: most - 1], [*groups[most - 1], *rest]]
+        now, forecast, counted = self.now(), self.state.forecast, self.exposures()
         for names in groups:
-            beside = {**others, **{name: one for name, one in promises.items() if name != names[0]}}
-            checks.append((self.prepare_check(promises[names[0]], beside), names))
+            promise = promises[names[0]]
+            beside = {**others, **{name: one for name, one in promises.items() if name != names[0]}}.values()
+            exposures = {**counted, promise: self._exposures_of(promise)}
+            requests = self.requests([*beside, promise])
+            check = self.planner.prepare_check(promise, beside, exposures, forecast, now, requests)
+            checks.append((check, names))
         return checks
 
     def start_of(self, promise: ScheduledPromise, start: datetime, now: datetime) -> datetime:
