@@ -200,6 +200,11 @@ class Coordinator(NoCopies, Closable):
         return self.groups.labels
 
     @property
+    def group_attribute(self) -> str:
+        """The attribute of the groups, whose labels are always counted."""
+        return self._promised.group_attribute
+
+    @property
     def selections(self) -> frozenset[str]:
         """The selections that are counted besides the labels of groups, by name."""
         counted = self._promised.counted

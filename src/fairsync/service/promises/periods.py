@@ -64,8 +64,6 @@ class Periods:
         ``"retrieved"`` or ``"impressions"``: what an exposure is.
     time
         The ledger's time.
-    attribute
-        The attribute of the groups.
 
     Attributes
     ----------
@@ -77,8 +75,9 @@ class Periods:
 
     before: CountsBefore
 
-    def __init__(self, coordinator: Coordinator, count: str, time: LedgerTime, attribute: str = "group") -> None:
-        self._coordinator, self._count, self.time, self._attribute = coordinator, count, time, attribute
+    def __init__(self, coordinator: Coordinator, count: str, time: LedgerTime) -> None:
+        self._coordinator, self._count, self.time = coordinator, count, time
+        self._attribute = coordinator.group_attribute
 
     @property
     def present(self) -> Totals:

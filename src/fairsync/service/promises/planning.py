@@ -40,8 +40,6 @@ class Planner:
         What counts as an exposure.
     worst_case_traffic
         Worst-case traffic, as a fraction of the forecast; see :func:`fairsync.schedule.make_plan`.
-    attribute
-        The attribute of the groups.
     catalog
         Returns the items, if promises may be about other selections than groups.
     """
@@ -51,11 +49,10 @@ class Planner:
         coordinator: Coordinator,
         rule: ExposureRule,
         worst_case_traffic: float,
-        attribute: str = "group",
         catalog: Callable[[], Catalog] | None = None,
     ) -> None:
         self._coordinator, self._rule, self.worst_case_traffic = coordinator, rule, worst_case_traffic
-        self._attribute, self._catalog = attribute, catalog
+        self._attribute, self._catalog = coordinator.group_attribute, catalog
         self._supplied: tuple[Catalog, frozenset[str], Supply] | None = None
 
     def capacities(self) -> dict[Label, int]:

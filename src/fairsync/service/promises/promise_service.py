@@ -131,7 +131,7 @@ class PromiseService:
         read_clock = self._clock.read if isinstance(self._clock, MonotonicClock) else None
         self.scheduler = Scheduler(
             coordinator, initial, count, self._clock, plan_seconds, report_within, worst_case_traffic, read_clock,
-            front.catalog.group_attribute, lambda: self.front.catalog, budget,
+            lambda: self.front.catalog, budget,
         )  # fmt: skip
         self.cost_monitor = CostMonitor(self._conditions)
         if isinstance(front.catalog, HostedCatalog):

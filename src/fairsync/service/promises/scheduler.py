@@ -97,8 +97,6 @@ class Scheduler:
         Worst-case traffic, as a fraction of the forecast; see :func:`fairsync.schedule.make_plan`.
     read_clock
         Returns a reading of the clock, if it has readings: they tell an outage from a clock that was set.
-    attribute
-        The attribute of the groups.
     catalog
         Returns the items, if promises may be about other selections than groups.
     budget
@@ -124,26 +122,25 @@ class Scheduler:
         report_within: float,
         worst_case_traffic: float = WORST_CASE_TRAFFIC,
         read_clock: Callable[[], ClockReading] | None = None,
-        attribute: str = "group",
         catalog: Callable[[], Catalog] | None = None,
         budget: float | None = None,
     ) -> None:
-        self.attribute, self._budget = attribute, budget
+        self.attribute, self._budget = coordinator.group_attribute, budget
         self._read_clock: Callable[[], ClockReading | None] = read_clock or (lambda: None)
         self.coordinator, self.lock = coordinator, threading.RLock()
         self._rule = ExposureRule(count, report_within)
-        self.planner = Planner(coordinator, self._rule, worst_case_traffic, attribute, catalog)
+        self.planner = Planner(coordinator, self._rule, worst_case_traffic, catalog)
         self._clock, self._plan_seconds = clock, plan_seconds
         self._saved_at = self._planned_at = self._loaded_at = self._rests_until = 0.0
         self._planned_requests: int | None = None  # requests ever at the last plan
         self._came: deque[int] = deque(maxlen=_PLANS)  # requests between two plans
         self._leadership = Leadership(coordinator)
-        self._leadership.wait_for_state(lambda: SavedState.load(coordinator.ledger, attribute) is not None)
-        found = SavedState.load(coordinator.ledger, attribute)
+        self._leadership.wait_for_state(lambda: SavedState.load(coordinator.ledger, self.attribute) is not None)
+        found = SavedState.load(coordinator.ledger, self.attribute)
         self.state = self._under_budget(found or initial)
         self._archive = WindowArchive(coordinator.ledger)
         self._audit: list[AuditRecord] = []  # saved together with the change that it is about
-        self.periods = Periods(coordinator, count, self.state.ledger_time, attribute)
+        self.periods = Periods(coordinator, count, self.state.ledger_time)
         if self._leadership.is_leader:
             if not coordinator.ledger.audit(0).total:
                 self._audit = audit_start(self.state.promises, self.now(), is_new=found is None)
