@@ -9,7 +9,6 @@ import pytest
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.schedule import Forecast, ScheduledPromise, Window
-from fairsync.service.promises.impression_rate import ExposureRule
 from fairsync.service.promises.planning import Planner
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -18,7 +17,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 def make_planner() -> Planner:
     catalog = Catalog(np.random.default_rng(0).normal(size=(30, 4)), ["rare", *["a"] * 14, *["b"] * 15])
     coordinator = Coordinator(catalog, k=5, floors=0, horizon=1, auto_restart=False)
-    return Planner(coordinator, ExposureRule("retrieved", 60.0), worst_case_traffic=0.5)
+    return Planner(coordinator, None, worst_case_traffic=0.5)
 
 
 def test_caps_are_the_items_of_a_group_up_to_k() -> None:

@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
 
-    from fairsync.catalog.groups import Label
-    from fairsync.ledger import Totals
     from fairsync.schedule import TrafficForecast
-    from fairsync.service.promises.periods import CountsBefore
 
 # Weight of the overall rate, in candidates: a group with this many weighs its own rate as much as the overall one.
 _PRIOR = 50.0
@@ -46,17 +42,17 @@ class ImpressionRate:
     """
 
     def __init__(self, within: float) -> None:
-        self._within = within
+        self.within = within
         self._retrieved: deque[tuple[float, NDArray[np.int64]]] = deque()
         self._impressions: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
     def observe(self, now: float, retrieved: NDArray[np.int64], impressions: NDArray[np.int64]) -> None:
         """Learn from the totals (G,) of candidates and impressions ever, as of now."""
         self._impressions = impressions
-        if len(self._retrieved) > 1 and now - self._retrieved[-2][0] < self._within / 60:
+        if len(self._retrieved) > 1 and now - self._retrieved[-2][0] < self.within / 60:
             self._retrieved.pop()
         self._retrieved.append((now, retrieved))
-        while len(self._retrieved) > 1 and self._retrieved[1][0] <= now - self._within:
+        while len(self._retrieved) > 1 and self._retrieved[1][0] <= now - self.within:
             self._retrieved.popleft()
 
     def pending(self, n_groups: int) -> NDArray[np.int64]:
@@ -115,54 +111,6 @@ class ReportedInTime:
 
     def _last(self, start: datetime, end: datetime) -> datetime:
         return max(start, end - timedelta(seconds=self.within))
-
-
-class ExposureRule:
-    """What counts as an exposure, and what follows for planning.
-
-    Parameters
-    ----------
-    count
-        ``"retrieved"``: every candidate counts. ``"impressions"``: candidates that are reported as shown count.
-    within
-        Seconds within which reports usually arrive.
-
-    Examples
-    --------
-    >>> rule = ExposureRule("retrieved", within=60.0)
-    >>> rule.shares(["toys"]), rule.pending(["toys"])
-    ({}, {})
-    """
-
-    def __init__(self, count: str, within: float) -> None:
-        self._by_impressions, self._within = count == "impressions", within
-        self._rate = ImpressionRate(within)
-
-    def observe(self, now: datetime, before: CountsBefore, period: Totals, n_groups: int) -> None:
-        """Learn from the counts before the present period and in it."""
-        if not self._by_impressions:
-            return
-        impressions = before.impressions
-        if period.impressions is not None:
-            impressions = impressions + period.impressions[: len(impressions)]
-        retrieved = before.retrieved + period.exposures[: len(before.retrieved)]
-        self._rate.observe(now.timestamp(), retrieved[:n_groups], impressions[:n_groups])
-
-    def shares(self, labels: Sequence[Label]) -> dict[Label, float]:
-        """Return the share of each group's candidates that count; empty if all do."""
-        if not self._by_impressions:
-            return {}
-        return dict(zip(labels, self._rate.shares(len(labels)).tolist(), strict=True))
-
-    def pending(self, labels: Sequence[Label]) -> dict[Label, int]:
-        """Return the impressions of each group that are likely to be reported yet; empty if candidates count."""
-        if not self._by_impressions:
-            return {}
-        return dict(zip(labels, self._rate.pending(len(labels)).tolist(), strict=True))
-
-    def traffic(self, traffic: TrafficForecast) -> TrafficForecast:
-        """Return the forecast of requests whose exposures count in time."""
-        return ReportedInTime(traffic, self._within) if self._by_impressions else traffic
 
 
 def _grown(counts: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:

@@ -112,6 +112,12 @@ class Periods:
             return period.exposures
         return np.zeros_like(period.exposures) if period.impressions is None else period.impressions
 
+    def ever(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return (G,) the candidates, and the impressions, of all periods."""
+        before, period, n = self.before, self.present, len(self.before.retrieved)
+        impressions = before.impressions if period.impressions is None else before.impressions + period.impressions[:n]
+        return before.retrieved + period.exposures[:n], impressions
+
     def recount(self, promises: Collection[ScheduledPromise], now: datetime) -> None:
         """Count again what came before the present period."""
         self._recount(promises, now, self.past(), self.present.began)

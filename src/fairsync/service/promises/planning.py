@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,18 +14,20 @@ from fairsync.promises.resolve import find_atoms
 from fairsync.promises.selection import conditions_of, is_selection
 from fairsync.schedule import Supply, check_promise, make_plan
 from fairsync.service.promises.columns import group_of, selection_of
+from fairsync.service.promises.impression_rate import ReportedInTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from numpy.typing import NDArray
+
     from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.schedule import Feasibility, Forecast, Plan, PromiseStatus, ScheduledPromise, TrafficForecast, Window
-    from fairsync.service.promises.impression_rate import ExposureRule
+    from fairsync.service.promises.impression_rate import ImpressionRate
 
-_Number = TypeVar("_Number", int, float)
 _log = logging.getLogger(__name__)
 
 
@@ -36,8 +38,8 @@ class Planner:
     ----------
     coordinator
         Knows the groups and k.
-    rule
-        What counts as an exposure.
+    rate
+        The share of candidates that are shown, if impressions count; None if candidates count.
     worst_case_traffic
         Worst-case traffic, as a fraction of the forecast; see :func:`fairsync.schedule.make_plan`.
     catalog
@@ -47,11 +49,11 @@ class Planner:
     def __init__(
         self,
         coordinator: Coordinator,
-        rule: ExposureRule,
+        rate: ImpressionRate | None,
         worst_case_traffic: float,
         catalog: Callable[[], Catalog] | None = None,
     ) -> None:
-        self._coordinator, self._rule, self.worst_case_traffic = coordinator, rule, worst_case_traffic
+        self._coordinator, self._rate, self.worst_case_traffic = coordinator, rate, worst_case_traffic
         self._attribute, self._catalog = coordinator.group_attribute, catalog
         self._supplied: tuple[Catalog, frozenset[str], Supply] | None = None
 
@@ -81,12 +83,18 @@ class Planner:
             self._supplied = known = catalog, frozenset(others), supply
         return known[2]
 
-    def _by_selection(self, values: Mapping[Label, _Number]) -> dict[str, _Number]:
-        return {selection_of(label, self._attribute): value for label, value in values.items()}
+    def _impression_rates(self) -> dict[str, float] | None:
+        """Return the share of each column's candidates that count, by selection; None if all do."""
+        return None if self._rate is None else self._by_selection(self._rate.shares)
+
+    def _by_selection(self, values: Callable[[int], NDArray[Any]]) -> dict[str, Any]:
+        labels = self._coordinator.labels
+        numbers = zip(labels, values(len(labels)).tolist(), strict=True)
+        return {selection_of(label, self._attribute): number for label, number in numbers}
 
     def traffic(self, forecast: Forecast) -> TrafficForecast:
         """Return the forecast of requests whose exposures count in time."""
-        return self._rule.traffic(forecast)
+        return forecast if self._rate is None else ReportedInTime(forecast, self._rate.within)
 
     def plan(
         self,
@@ -101,7 +109,6 @@ class Planner:
         logs: bool = True,
     ) -> Plan:
         """Return the plan from now to the end of the period, and log promises that it finds at risk or impossible."""
-        labels = self._coordinator.labels
         plan = make_plan(
             promises,
             exposures,
@@ -109,8 +116,8 @@ class Planner:
             now,
             self.supply(promises),
             previous,
-            impression_rates=self._by_selection(self._rule.shares(labels)),
-            pending=self._by_selection(self._rule.pending(labels)),
+            impression_rates=self._impression_rates(),
+            pending=None if self._rate is None else self._by_selection(self._rate.pending),
             requests=requests,
             worst_case_traffic=self.worst_case_traffic,
             until_next=until_next,
@@ -129,7 +136,7 @@ class Planner:
         requests: Mapping[ScheduledPromise, int] | None = None,
     ) -> FeasibilityCheck:
         """Return the check of a promise, which takes time and depends on nothing that changes."""
-        rates, every = self._by_selection(self._rule.shares(self._coordinator.labels)), (promise, *others)
+        rates, every = self._impression_rates(), (promise, *others)
         return FeasibilityCheck(
             promise, every[1:], exposures, self.traffic(forecast), now, self.supply(every), rates, requests
         )
@@ -182,7 +189,7 @@ class FeasibilityCheck:
     traffic: TrafficForecast
     now: datetime
     supply: Supply
-    rates: Mapping[str, float]
+    rates: Mapping[str, float] | None
     requests: Mapping[ScheduledPromise, int] | None = None
 
     def run(self, checkpoint: Callable[[], object] = lambda: None, *, up_to_asked: bool = False) -> Feasibility:

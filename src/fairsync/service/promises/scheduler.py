@@ -19,7 +19,7 @@ from fairsync.service.promises.audit import audit_changes, audit_start
 from fairsync.service.promises.budget import Spent, longest_window
 from fairsync.service.promises.clock import TOLERANCE
 from fairsync.service.promises.columns import column_of, group_of
-from fairsync.service.promises.impression_rate import ExposureRule
+from fairsync.service.promises.impression_rate import ImpressionRate
 from fairsync.service.promises.leadership import Leadership
 from fairsync.service.promises.past_windows import (
     clock_change,
@@ -128,8 +128,8 @@ class Scheduler:
         self.attribute, self._budget = coordinator.group_attribute, budget
         self._read_clock: Callable[[], ClockReading | None] = read_clock or (lambda: None)
         self.coordinator, self.lock = coordinator, threading.RLock()
-        self._rule = ExposureRule(count, report_within)
-        self.planner = Planner(coordinator, self._rule, worst_case_traffic, catalog)
+        self._rate = ImpressionRate(report_within) if count == "impressions" else None
+        self.planner = Planner(coordinator, self._rate, worst_case_traffic, catalog)
         self._clock, self._plan_seconds = clock, plan_seconds
         self._saved_at = self._planned_at = self._loaded_at = self._rests_until = 0.0
         self._planned_requests: int | None = None  # requests ever at the last plan
@@ -171,9 +171,9 @@ class Scheduler:
             now, totals = self.now(), self.coordinator.totals()
             if self.periods.is_stale:  # the former leader has begun another period
                 self._recount()
-            before = self.periods.before
-            self.state = self.state.with_requests(before.requests + totals.requests, now)
-            self._rule.observe(now, before, totals, len(self.coordinator.labels))
+            self.state = self.state.with_requests(self.periods.before.requests + totals.requests, now)
+            if self._rate is not None:
+                self._rate.observe(now.timestamp(), *self.periods.ever())
             exceeded = totals.requests >= self.coordinator.terms.horizon
             planned = True
             if self._is_over(now):
