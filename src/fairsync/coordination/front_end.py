@@ -154,15 +154,6 @@ class FrontEnd(NoCopies, Closable):
         """
         return self._following(self._items, membership)
 
-    @property
-    def searched(self) -> Catalog:
-        """The items with a price for each of their groups: the groups, or atoms where promises may overlap."""
-        return self._items.searched
-
-    def atom_prices(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the prices of the groups of `searched`, from those that a coordinator has by column."""
-        return self._items.atom_prices(prices)
-
     def item_prices(self, prices: NDArray[np.float64]) -> tuple[Catalog, NDArray[np.float64]]:
         """Return the items, and the price of each, from those that a coordinator has by column."""
         items = self._items

@@ -2,6 +2,13 @@
 
 This package is pure arithmetic: it reads no clock and no file. The present moment is always an argument. Promises,
 windows, forecasts and plans are serialised by ``to_dict`` and ``from_dict``.
+
+- A `ScheduledPromise` (promise.py) holds in each `Window` (window.py). `Forecast` (forecast.py, seasonal_profile.py,
+  backtest.py) knows the traffic, `Supply` (supply.py) what one list can hold.
+- `make_plan` (plan.py) looks at the windows of a moment (active_windows.py) and the traffic until their ends
+  (traffic.py), and returns what to aim at until the next plan (targets.py; bank.py for shares), with a `PromiseStatus`
+  (promise_status.py) of each promise.
+- `check_promise` (feasibility.py) says whether a new promise fits beside the others.
 """
 
 from fairsync.schedule.backtest import Backtest, backtest

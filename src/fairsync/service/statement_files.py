@@ -124,7 +124,7 @@ def _local(moment: object, zone: str) -> datetime | None:
     Examples
     --------
     >>> from datetime import UTC
-    >>> local(datetime(2026, 11, 30, 23, tzinfo=UTC), "Europe/Berlin").isoformat()
+    >>> _local(datetime(2026, 11, 30, 23, tzinfo=UTC), "Europe/Berlin").isoformat()
     '2026-12-01T00:00:00+01:00'
     """
     return moment.astimezone(ZoneInfo(zone)) if isinstance(moment, datetime) else None
