@@ -157,6 +157,7 @@ def check_promise(
     impression_rates: Mapping[str, float] | None = None,
     requests: Mapping[ScheduledPromise, int] | None = None,
     up_to_asked: bool = False,
+    checkpoint: Callable[[], object] = lambda: None,
 ) -> Feasibility:
     """Check a new promise against the forecast and the existing promises.
 
@@ -173,6 +174,8 @@ def check_promise(
     up_to_asked
         Whether to look for no larger floors than the promise asks for, and no further than to the first window that
         refuses it, which is many times as fast: ``largest`` is then that of this window, and ``largest_safe`` 0.
+    checkpoint
+        Called for each window and each deadline; raises to end the check.
 
     Examples
     --------
@@ -192,7 +195,7 @@ def check_promise(
     now = check_aware(now, "now")
     every = [other for other in dict.fromkeys(promises) if other != promise]
     rivals = [other for other in every if other.promise.priority <= promise.promise.priority]
-    check = _Check(promise, exposures, requests or {}, forecast, now, supply, impression_rates)
+    check = _Check(promise, exposures, requests or {}, forecast, now, supply, impression_rates, checkpoint)
     current = promise.window.at(now)
     if promise.window.recurs:
         first = max(now, promise.window.start or now)
@@ -243,6 +246,7 @@ class _Check:
     now: datetime
     supply: Supply
     impression_rates: Mapping[str, float] | None
+    checkpoint: Callable[[], object]
 
     def largest(
         self, others: list[ScheduledPromise], span: Span, most: float | None, *, is_safe: bool = False
@@ -251,6 +255,7 @@ class _Check:
 
         By expected traffic, or if `is_safe` by its lower bound.
         """
+        self.checkpoint()
         start = max(span.start, self.now)
         active = ActiveWindows.of([*others, self.promise], start, self.supply, self.impression_rates)
         progress, requests = self._progress(active), self._expected(active)
@@ -331,7 +336,11 @@ class _Check:
 
     @cached_property
     def _expect(self) -> Callable[[datetime, datetime], float]:
-        return cache(lambda start, end: self.forecast.expected(start, end, self.now))  # many have the same deadline
+        def expect(start: datetime, end: datetime) -> float:
+            self.checkpoint()
+            return self.forecast.expected(start, end, self.now)
+
+        return cache(expect)  # many have the same deadline
 
     def _expected(self, active: ActiveWindows) -> Ints:
         return np.array([int(self._expect(active.now, end)) for end in active.deadlines], dtype=np.int64)

@@ -188,19 +188,21 @@ class StatusReporter:
         return {label: rate * by_label.get(label, 0.0) for label, rate in last.natural_rates.items()}
 
     def _least_cost(self) -> LeastCost:
-        last = self._monitor.last
-        costs = None if last is None else last.costs
-        ratio, low, high = (costs and costs.ratio) or (None, None, None)
+        last, reason, replica = self._monitor.last, self._monitor.reason, self._coordinator.replica
+        if last is None:
+            return LeastCost(sample=0, reason=reason, replica=replica)
+        costs = last.costs
+        ratio, low, high = costs.ratio or (None, None, None)
         return LeastCost(
-            sample=costs.requests if costs else 0,
-            at=last.at if last else None,
-            cost_share=costs.share if costs else None,
-            least_share=costs.least if costs else None,
+            sample=costs.requests,
+            at=last.at,
+            cost_share=costs.share,
+            least_share=costs.least,
             ratio=ratio,
             ratio_low=low,
             ratio_high=high,
-            reason=self._monitor.reason,
-            replica=self._coordinator.replica,
+            reason=reason,
+            replica=replica,
         )
 
     def _groups(self) -> list[GroupView]:

@@ -202,10 +202,9 @@ class FeasibilityCheck:
         up_to_asked
             Whether to look for no larger floors than the promise asks for.
         """
-        traffic = _CheckpointedTraffic(self.traffic, checkpoint)
         return check_promise(
-            self.promise, self.others, self.exposures, traffic, self.now, self.supply,
-            impression_rates=self.rates, requests=self.requests, up_to_asked=up_to_asked,
+            self.promise, self.others, self.exposures, self.traffic, self.now, self.supply,
+            impression_rates=self.rates, requests=self.requests, up_to_asked=up_to_asked, checkpoint=checkpoint,
         )  # fmt: skip
 
     def pushes_out(self, verdict: Feasibility) -> tuple[ScheduledPromise, ...]:
@@ -233,26 +232,6 @@ class FeasibilityCheck:
         return tuple(
             other for other, one in zip(self.others, later, strict=True) if after.get(one, 0) > before.get(one, 0)
         )
-
-
-@dataclass(frozen=True)
-class _CheckpointedTraffic:
-    """A forecast that calls a function whenever it is asked, which checks do for each window and deadline."""
-
-    traffic: TrafficForecast
-    checkpoint: Callable[[], object]
-
-    def expected(self, start: datetime, end: datetime, now: datetime | None = None) -> float:
-        self.checkpoint()
-        return self.traffic.expected(start, end, now)
-
-    def lower_bound(self, start: datetime, end: datetime, now: datetime | None = None) -> float:
-        self.checkpoint()
-        return self.traffic.lower_bound(start, end, now)
-
-    def sustained(self, end: datetime, now: datetime) -> float:
-        self.checkpoint()
-        return self.traffic.sustained(end, now)
 
 
 def _log_warnings(statuses: Sequence[PromiseStatus], now: datetime) -> None:
