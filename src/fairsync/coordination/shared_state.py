@@ -230,15 +230,7 @@ class SharedState:
     def promise(
         self, groups: Groups, terms: Terms, *, may_wait: bool, promises: tuple[Promise, ...] | None = None
     ) -> bool:
-        """Replace the promise for all, or refuse one that cannot be kept; False if it has to be tried again.
-
-        Parameters
-        ----------
-        groups, terms
-            The new promise.
-        may_wait
-            Whether it may be tried again if open leases could break it; they were granted under the old promise.
-        """
+        """Replace the promise for all; see :meth:`LocalState.promise`."""
         view = self._view
 
         def attempt(transaction: Transaction, rows: OpenLeases) -> bool:
@@ -302,20 +294,9 @@ class SharedState:
         audit: Sequence[AuditRecord] = (),
         since: Totals | None = None,
     ) -> bool:
-        """Aim at additional exposures, in a new horizon if one is to begin; False if it has to be tried again.
+        """Aim at additional exposures, for all; False if it has to be tried again; see :meth:`LocalState.set_targets`.
 
-        Parameters
-        ----------
-        targets
-            The targets.
-        restart_at
-            Start of a new horizon. Nothing is changed if one has begun since then.
-        saves
-            Values to save in the same transaction, by name.
-        audit
-            Records to add to the audit in the same transaction.
-        since
-            The totals by which the targets were made.
+        If a horizon has begun since ``restart_at``, nothing is changed.
         """
         view, certificate = self._view, self._view.certificate
         planned: NDArray[np.int64] | None = None
