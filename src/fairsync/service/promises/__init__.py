@@ -10,9 +10,9 @@
 - *Changing items*: `ItemUpdates` (item_updates.py), with what is saved of them (item_changes.py), or in an engine
   (hosted_items.py).
 - *Counting*: columns.py says where the exposures of a promise are counted, impressions.py which items were shown,
-  impression_rate.py how many of the candidates are.
+  and how many of the candidates are.
 - *Costs*: the `CostMonitor` (cost_monitor.py) estimates on a sample of the answers (reservoir.py) what promises cost,
-  and the least possible (costs.py, exposure_cost.py). budget.py and cost_book.py say what gives way.
+  and the least possible (costs.py). budget.py and cost_book.py say what gives way.
 - *Reports*: the `StatusReporter` (overview.py) with projections.py, pace.py, alerts.py and shards.py; past_windows.py
   and window_archive.py for windows that are over, and statement.py for a month of them. promise_texts.py is for
   explanations, attribute_views.py for those who choose what to promise. readiness.py says whether requests can be

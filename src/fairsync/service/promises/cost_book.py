@@ -132,7 +132,7 @@ class CostBook:
         """Return the promises that miss exposures and will not get them, each with its reason.
 
         An exposure costs about the last subsidy, and more than the highest price of a promise that needs more. Of
-        promises that were never subsidised, an estimate says it (:mod:`fairsync.service.promises.exposure_cost`).
+        promises that were never subsidised, an estimate says it (`exposure_cost` in costs.py).
 
         Parameters
         ----------

@@ -18,8 +18,7 @@ from fairsync.promises.selection import conditions_of
 from fairsync.search import Hits
 from fairsync.search.filtering import search_eligible
 from fairsync.service.promises.columns import selection_of
-from fairsync.service.promises.costs import estimate_costs
-from fairsync.service.promises.exposure_cost import exposure_cost
+from fairsync.service.promises.costs import estimate_costs, exposure_cost
 from fairsync.service.promises.reservoir import SAMPLE, AnswerReservoir
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ class CostMonitor:
     reason : str
         Why there is no estimate, or no newer one; empty if there is one.
     exposure_costs : dict
-        What an exposure of columns that give way would cost, by label; see :mod:`.exposure_cost`.
+        What an exposure of columns that give way would cost, by label; see :func:`.costs.exposure_cost`.
     """
 
     def __init__(self, conditions: Callable[[], Conditions], every: float = _EVERY) -> None:

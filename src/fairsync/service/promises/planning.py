@@ -14,7 +14,7 @@ from fairsync.promises.resolve import find_atoms
 from fairsync.promises.selection import conditions_of, is_selection
 from fairsync.schedule import Supply, check_promise, make_plan
 from fairsync.service.promises.columns import group_of, selection_of
-from fairsync.service.promises.impression_rate import ReportedInTime
+from fairsync.service.promises.impressions import ReportedInTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.schedule import Feasibility, Forecast, Plan, PromiseStatus, ScheduledPromise, TrafficForecast, Window
-    from fairsync.service.promises.impression_rate import ImpressionRate
+    from fairsync.service.promises.impressions import ImpressionRate
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from fairsync.service.promises.audit import audit_changes, audit_start
 from fairsync.service.promises.budget import Spent, longest_window
 from fairsync.service.promises.clock import TOLERANCE
 from fairsync.service.promises.columns import column_of, group_of
-from fairsync.service.promises.impression_rate import ImpressionRate
+from fairsync.service.promises.impressions import ImpressionRate
 from fairsync.service.promises.leadership import Leadership
 from fairsync.service.promises.past_windows import (
     clock_change,

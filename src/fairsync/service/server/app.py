@@ -30,7 +30,6 @@ from fairsync.service.server.prometheus import Metrics
 from fairsync.service.server.request_body import BodyReader
 from fairsync.service.server.request_context import RequestContextMiddleware
 from fairsync.service.server.routes_control_plane import control_plane_operations
-from fairsync.service.server.routes_explain import explain_operations
 from fairsync.service.server.routes_promises import promise_operations
 from fairsync.service.server.routes_retrieve import retrieve_operations
 from fairsync.service.server.routes_status import status_operations
@@ -78,7 +77,6 @@ def make_app(
     histories = load_histories(settings, service.catalog.dim)
     operations = [
         *retrieve_operations(service, batcher, http, histories),
-        *explain_operations(service),
         *promise_operations(service, http),
         *control_plane_operations(service, http),
         *status_operations(service, metrics),
