@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.inputs import check_k
 from fairsync.search.engines.hosted_catalog import HostedCatalog
-from fairsync.service.promises.hosted_items import Recount, nothing_written, removed_hosted, upsert_hosted
+from fairsync.service.promises.hosted_items import nothing_written, removed_hosted, upsert_hosted
 from fairsync.service.promises.promise_series import with_labels
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from fairsync.search.engines.engine import StoredItems
     from fairsync.service.promises.item_changes import ItemChanges
     from fairsync.service.promises.scheduler import Scheduler
+
+# Seconds between two counts of the items of an engine; and at least, if an item was found whose labels are not known.
+_EVERY_SECONDS, _LEAST_SECONDS = 60.0, 2.0
 
 
 class ItemUpdates:
@@ -45,7 +49,7 @@ class ItemUpdates:
         self, front: FrontEnd, coordinator: Coordinator, scheduler: Scheduler, changes: ItemChanges | None
     ) -> None:
         self._front, self._coordinator, self._scheduler, self._changes = front, coordinator, scheduler, changes
-        self._recount = Recount()
+        self._counted_at = time.monotonic()
         # Items and series for which promises for each label were last made.
         self._labelled: tuple[Catalog, Mapping[str, ScheduledPromise]] | None = None
 
@@ -108,9 +112,17 @@ class ItemUpdates:
     def recount(self) -> None:
         """Count the items of an engine again, if it is time. Requests and plans go on meanwhile."""
         catalog = self._front.catalog
-        if isinstance(catalog, HostedCatalog) and (counted := self._recount.counted(catalog)) is not catalog:
-            with self._scheduler.lock:
-                self._follow_count(counted)
+        if not isinstance(catalog, HostedCatalog):
+            return
+        waited = time.monotonic() - self._counted_at
+        if waited < (_LEAST_SECONDS if catalog.unknown_seen.is_set() else _EVERY_SECONDS):
+            return
+        try:
+            counted = catalog.recounted()
+        finally:
+            self._counted_at = time.monotonic()  # after it, so that a slow engine is not counted all the time
+        with self._scheduler.lock:
+            self._follow_count(counted)
 
     def _follow_count(self, counted: HostedCatalog) -> None:
         """Continue with items that were counted again; promises for each label get those that are new."""
