@@ -379,7 +379,7 @@ class FrontEnd(NoCopies, Closable):
                 again = [i for i, request_id in enumerate(request_ids) if request_id in error.request_ids]
                 there = rows[again] >= 0  # a short list has empty places
                 counts = np.bincount(searched.group_of[rows[again][there]], minlength=searched.n_groups)
-                by_promise = counts if items.atoms is None else items.atoms.membership.exposures(counts)
+                by_promise = items.membership.exposures(counts)
                 saved = self._saved_answers(error.request_ids, part.k)
                 settlement = replace(
                     settlement,

@@ -168,15 +168,12 @@ class SearchedItems:
     def atom_prices(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the prices of the groups that are searched, from those of the coordinator's columns."""
         n = self.membership.n_promises
-        prices = grow(prices[:n], n)
-        return prices if self.atoms is None else self.atoms.membership.atom_prices(prices)
+        return self.membership.atom_prices(grow(prices[:n], n))
 
     def exposures(self, rows: NDArray[np.int64], n_columns: int) -> NDArray[np.int64]:
         """Return (n_columns,) the exposures of each column in some rows."""
         counts = np.bincount(self.searched.group_of[rows], minlength=self.searched.n_groups).astype(np.int64)
-        if self.atoms is not None:
-            counts = self.atoms.membership.exposures(counts)
-        return grow(counts[:n_columns], n_columns)
+        return grow(self.membership.exposures(counts)[:n_columns], n_columns)
 
     def shown_for(self, membership: Membership, rows: NDArray[np.int64]) -> Certified | None:
         """Return what lists of other searches showed, in the atoms of the coordinator, and an empty plan."""

@@ -85,22 +85,12 @@ class Scheduler:
         Gets targets; it must not restart its horizon by itself.
     initial
         The state to begin with if the ledger has none.
-    count
-        ``"retrieved"`` or ``"impressions"``: what an exposure is.
-    clock
-        Returns seconds since 1970.
-    plan_seconds
-        Seconds between two plans.
-    report_within
-        Seconds within which reports of impressions usually arrive.
-    worst_case_traffic
-        Worst-case traffic, as a fraction of the forecast; see :func:`fairsync.schedule.make_plan`.
+    count, clock, plan_seconds, report_within, worst_case_traffic, budget
+        As for :class:`fairsync.service.promises.promise_service.PromiseService`.
     read_clock
         Returns a reading of the clock, if it has readings: they tell an outage from a clock that was set.
     catalog
         Returns the items, if promises may be about other selections than groups.
-    budget
-        The part of the relevance that promises may cost; see :mod:`fairsync.service.promises.budget`.
 
     Attributes
     ----------
