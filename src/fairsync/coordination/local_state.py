@@ -1,4 +1,4 @@
-"""The state store of a coordinator that is the only writer of its ledger."""
+"""The state of a coordinator that is the only writer of its ledger."""
 
 from __future__ import annotations
 

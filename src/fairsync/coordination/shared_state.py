@@ -1,4 +1,4 @@
-"""The state store of one of several coordinators that share a ledger in Postgres.
+"""The state of one of several coordinators that share a ledger in Postgres.
 
 Counts, leases and the promise are rows of the ledger; prices are each coordinator's own. Every change is one short
 transaction that reads the rows, applies the functions that a single coordinator applies to its memory, and writes what
