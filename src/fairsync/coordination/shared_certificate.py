@@ -176,8 +176,8 @@ class SharedCertificate:
 
     def read_quota(self, transaction: Transaction) -> None:
         """Read the quota."""
-        found = transaction.execute("SELECT value FROM saved WHERE name = :name", name=QUOTA)
-        self.quota = LeaseQuota.load(bytes(found[0][0])) if found else LeaseQuota()
+        saved = self._ledger.read_saved(transaction, QUOTA)
+        self.quota = LeaseQuota() if saved is None else LeaseQuota.load(saved)
 
     def close_quota(self, transaction: Transaction, terms: Terms, open_: Mapping[int, int]) -> None:
         """Let the next lease make another quota, if promises may overlap."""

@@ -9,6 +9,7 @@ from fairsync.coordination.shared_certificate import SharedCertificate
 from fairsync.coordination.shared_rows import SharedRows, terms_number
 from fairsync.coordination.shared_terms import TERMS, SharedTerms
 from fairsync.errors import UnusableLedgerError
+from fairsync.ledger.tables import write_fact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,8 +80,9 @@ class SharedView:
         """Read the rows, and adopt the promise if another coordinator has changed it."""
         rows = self.rows.query(transaction)
         if terms_number(rows) != self.number:
-            ((data,),) = transaction.execute("SELECT value FROM saved WHERE name = :name", name=TERMS)
-            self.adopt(SharedTerms.load(bytes(data)))
+            saved = self.ledger.read_saved(transaction, TERMS)
+            assert saved is not None, "it is written with its number"
+            self.adopt(SharedTerms.load(saved))
         return self.rows.take(rows, len(self.groups.labels))
 
     def read_alone(self, transaction: Transaction) -> OpenLeases:
@@ -157,11 +159,7 @@ class SharedView:
         self.ledger.write_grown(transaction, len(shared.groups.labels))
         self.ledger.write_saved(transaction, TERMS, shared.dump())
         for name, value in (("terms", str(shared.number)), ("caps", "0" if shared.caps is None else "1")):
-            transaction.execute(
-                "INSERT INTO facts VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-                name=name,
-                value=value,
-            )
+            write_fact(transaction, name, value)
         self.certificate.close_quota(transaction, terms, rows.leases.open)
         self._key = shared.number if terms.membership is None else -self.certificate.quota.number
 

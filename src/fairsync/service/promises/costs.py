@@ -26,7 +26,7 @@ from fairsync.hindsight.limited_lists import ListLimits
 from fairsync.policies.base import NO_CAP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -62,6 +62,13 @@ class Answered:
     rows: NDArray[np.int64]
     relevance: Floats
     eligible: Eligibility | None = None
+
+
+def stack_users(users: Sequence[NDArray[np.floating[Any]]]) -> NDArray[np.floating[Any]]:
+    """Return (n, interests, d) user vectors, of users who have several interests each."""
+    # An item's relevance is its best over the interests: repeating one changes nothing.
+    interests = max(map(len, users))
+    return np.stack([np.pad(user, ((0, interests - len(user)), (0, 0)), mode="edge") for user in users])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.candidates import Candidates
-from fairsync.catalog.names import are_words, is_name
+from fairsync.coordination.outside_lists import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,13 +53,9 @@ def groups_shown(items: Sequence[Label], answer: bytes | None, catalog: Catalog)
         there = np.isfinite(found.relevance[0])  # a short list has empty places, whose ids are no items
         group_of = dict(zip(found.ids[0][there].tolist(), found.groups[0][there].tolist(), strict=True))
         return {item: group_of[item] for item in items if item in group_of}
-    kind = str if are_words(catalog.ids) else int
-    fitting = [item for item in items if isinstance(item, kind) and is_name(item)]
-    if not fitting:
-        return {}
-    rows = catalog.rows_of(np.array(fitting))
+    rows = rows_of(items, catalog)
     labels = catalog.labels_of(catalog.group_of[rows[rows >= 0]]).tolist()
-    known = [item for item, row in zip(fitting, rows.tolist(), strict=True) if row >= 0]
+    known = [item for item, row in zip(items, rows.tolist(), strict=True) if row >= 0]
     return dict(zip(known, labels, strict=True))
 
 

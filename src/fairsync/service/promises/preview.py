@@ -18,7 +18,7 @@ from fairsync.hindsight.limited_lists import ListLimits
 from fairsync.promises import Promise
 from fairsync.promises.linear_program import solve
 from fairsync.promises.selection import conditions_of, selection_name
-from fairsync.service.promises.costs import largest_bounds
+from fairsync.service.promises.costs import largest_bounds, stack_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -180,9 +180,7 @@ class RecentRequests:
             users = list(self._users)
         if len(users) < _FEWEST:
             return Estimate(reason=f"it takes {_FEWEST} requests to estimate it, and there were {len(users)}")
-        # An item's relevance is its best over the interests: repeating one changes nothing.
-        interests, n = max(map(len, users)), len(users)
-        vectors = np.stack([np.pad(user, ((0, interests - len(user)), (0, 0)), mode="edge") for user in users])
+        vectors, n = stack_users(users), len(users)
         tried = _tried(items, asked, k)
         membership, atom_of = tried.items.membership, tried.items.searched.group_of
         floors = np.minimum(tried.floors, tried.most) * n
