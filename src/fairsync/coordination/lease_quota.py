@@ -180,7 +180,7 @@ def share_out(
         None if the lease may not be granted beside others, because the requests after it would not suffice.
     """
     name, requests = lease
-    limit = _limit(terms, plan)
+    limit = most_leased(terms, plan)
     if granted + requests > limit:
         return None
     capped = _capped(terms)
@@ -206,8 +206,17 @@ def share_out(
     return quota, given
 
 
-def _limit(terms: Terms, plan: NDArray[np.int64]) -> int:
-    """Return how many requests of the horizon may be leased, if a plan must still be delivered by the others."""
+def most_leased(terms: Terms, plan: NDArray[np.int64]) -> int:
+    """Return how many requests of the horizon may be leased, if a plan must still be delivered by the others.
+
+    For floors of groups, the plan is what they miss.
+
+    Examples
+    --------
+    >>> from fairsync.policies import Terms
+    >>> most_leased(Terms(np.zeros(2), np.array([2, 1]), k=2, horizon=9, batch_size=1), np.array([1, 3]))
+    6
+    """
     needed = requests_needed(terms, plan)
     if needed == 0:
         return terms.horizon if terms.auto_restart else UNLIMITED

@@ -30,7 +30,7 @@ import numpy as np
 
 from fairsync.catalog.groups import Groups
 from fairsync.coordination.lease import Lease, lease_key
-from fairsync.coordination.lease_quota import UNLIMITED
+from fairsync.coordination.lease_quota import most_leased
 from fairsync.coordination.local_state import extended_groups
 from fairsync.coordination.shared_certificate import new_number
 from fairsync.coordination.shared_view import SharedView
@@ -171,16 +171,10 @@ class SharedState(SharedView):
 
     def _most_granted(self) -> int:
         """Return how many requests of this horizon may be leased, whatever those that are open deliver."""
-        terms = self.terms
-        if terms.membership is not None:
+        if self.terms.membership is not None:
             return self.certificate.quota.most
-        missing = self.rows.progress.missing(terms)
-        if not self.policy.keeps_floors or not missing.any():
-            return terms.horizon if terms.auto_restart else UNLIMITED
-        if (missing[terms.capacities == 0] > 0).any():
-            return 0
-        each = -(-missing // np.maximum(terms.capacities, 1))
-        return terms.horizon - max(int(each.max()), -(-int(missing.sum()) // terms.k))
+        missing = self.rows.progress.missing(self.terms)
+        return most_leased(self.terms, missing if self.policy.keeps_floors else np.zeros_like(missing))
 
     def _next_batch(self, n: int, leased: int, mine: int) -> Batch:
         rows = self.rows
