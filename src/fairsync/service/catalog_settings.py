@@ -8,7 +8,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.ledger.reader import LedgerReader
 from fairsync.ledger.urls import may_exist
 from fairsync.search.engines.hosted_catalog import HostedCatalog
-from fairsync.service.promises.item_changes import ItemChanges, apply_changes
+from fairsync.service.promises.saved_items import SavedItems, apply_changes
 from fairsync.service.search_settings import open_engine
 
 if TYPE_CHECKING:
@@ -52,5 +52,5 @@ def read_items(settings: Settings) -> tuple[Catalog, int]:
     with LedgerReader(url) as reader:
         if reader.summary().format < 3:  # tables of an earlier format have no items
             return files, known
-        changes = ItemChanges(reader.database, files)
+        changes = SavedItems(reader.database, files)
         return apply_changes(files, changes.load()), max(changes.latest, known)

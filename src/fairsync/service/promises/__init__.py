@@ -7,7 +7,7 @@
   clock.py and ledger_time.py.
 - *Changing promises*: the `PromiseEditor` (promise_editor.py) makes, changes, previews (preview.py) and ends promises,
   by the rules of promise_changes.py; promise_series.py has promises for each label. audit.py records who did it.
-- *Changing items*: `ItemUpdates` (item_updates.py), with what is saved of them (item_changes.py), or in an engine
+- *Changing items*: `ItemUpdates` (item_updates.py), with what is saved of them (saved_items.py), or in an engine
   (hosted_items.py).
 - *Counting*: columns.py says where the exposures of a promise are counted, impressions.py which items were shown,
   and how many of the candidates are.

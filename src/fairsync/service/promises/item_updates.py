@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.front_end import FrontEnd
     from fairsync.schedule import ScheduledPromise
     from fairsync.search.engines.engine import StoredItems
-    from fairsync.service.promises.item_changes import ItemChanges
+    from fairsync.service.promises.saved_items import SavedItems
     from fairsync.service.promises.scheduler import Scheduler
 
 # Seconds between two counts of the items of an engine; and at least, if an item was found whose labels are not known.
@@ -46,7 +46,7 @@ class ItemUpdates:
     """
 
     def __init__(
-        self, front: FrontEnd, coordinator: Coordinator, scheduler: Scheduler, changes: ItemChanges | None
+        self, front: FrontEnd, coordinator: Coordinator, scheduler: Scheduler, changes: SavedItems | None
     ) -> None:
         self._front, self._coordinator, self._scheduler, self._changes = front, coordinator, scheduler, changes
         self._counted_at = time.monotonic()
@@ -61,7 +61,7 @@ class ItemUpdates:
     ) -> None:
         """Add items, or change those with known ids, from the next request on; see :meth:`FairRetriever.upsert`.
 
-        With a durable ledger the change survives a restart (:mod:`fairsync.service.promises.item_changes`). Items that
+        With a durable ledger the change survives a restart (:mod:`fairsync.service.promises.saved_items`). Items that
         only an engine holds are changed there.
         """
         hosted = self._front.catalog
@@ -69,7 +69,7 @@ class ItemUpdates:
             self._write_hosted(hosted, upsert_hosted(hosted, embeddings, groups, ids), [])
             return
 
-        def save(changes: ItemChanges, after: Catalog) -> None:
+        def save(changes: SavedItems, after: Catalog) -> None:
             rows = after.rows_of(np.asarray(ids))
             given = groups if isinstance(groups, Mapping) else [after.group_attribute]
             changed = [*after.attributes] if embeddings is not None else [*given]
@@ -88,7 +88,7 @@ class ItemUpdates:
             lambda catalog: remove_items(catalog, ids), lambda changes, _: changes.remove(np.asarray(ids).tolist())
         )
 
-    def _change(self, change: Callable[[Catalog], CatalogChange], save: Callable[[ItemChanges, Catalog], None]) -> None:
+    def _change(self, change: Callable[[Catalog], CatalogChange], save: Callable[[SavedItems, Catalog], None]) -> None:
         with self._scheduler.lock:
             self._scheduler.take_lead()
             self._follow_saved()

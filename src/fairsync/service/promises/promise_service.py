@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from fairsync.coordination.front_end import FrontEnd
     from fairsync.explain import Explanation
     from fairsync.schedule import Forecast, ScheduledPromise
-    from fairsync.service.promises.item_changes import ItemChanges
     from fairsync.service.promises.reservoir import RequestRules
+    from fairsync.service.promises.saved_items import SavedItems
     from fairsync.service.schema import AuditView, Overview, Pace, PastWindow, PromiseView
     from fairsync.service.schema.statement import Statement
 
@@ -86,7 +86,7 @@ class PromiseService:
     worst_case_traffic
         Worst-case traffic, as a fraction of the forecast. Floors that this traffic can still
         deliver are brought forward far enough to be met.
-    item_changes
+    saved_items
         Saves changes of items. Without it, they last as long as the process.
     budget
         The part of the relevance that all promises together may cost; see :mod:`fairsync.service.promises.budget`.
@@ -111,7 +111,7 @@ class PromiseService:
         plan_seconds: float = 5.0,
         report_within: float = 60.0,
         worst_case_traffic: float = WORST_CASE_TRAFFIC,
-        item_changes: ItemChanges | None = None,
+        saved_items: SavedItems | None = None,
         budget: float | None = None,
     ) -> None:
         if count not in ("retrieved", "impressions"):
@@ -142,7 +142,7 @@ class PromiseService:
         self.degraded, self._recent, self._replanned_at = 0.0, RecentRequests(), self.scheduler.now()
         self._reporter = StatusReporter(self.scheduler, self.cost_monitor, self.count)
         self.editor = PromiseEditor(front, coordinator, self.scheduler, self._reporter, self._recent)
-        self.items = ItemUpdates(front, coordinator, self.scheduler, item_changes)
+        self.items = ItemUpdates(front, coordinator, self.scheduler, saved_items)
         with self.scheduler.lock:
             self.items.follow()
 

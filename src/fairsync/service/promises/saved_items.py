@@ -63,8 +63,8 @@ class _Row:
         return -1 if self.embedding is None else len(self.embedding), tuple(sorted(self.attributes or ()))
 
 
-class ItemChanges:
-    """The changed items in the database of a ledger.
+class SavedItems:
+    """The items that were changed, in the database of a ledger.
 
     Parameters
     ----------
