@@ -18,7 +18,7 @@ from fairsync.promises.selection import conditions_of
 from fairsync.search import Hits
 from fairsync.search.filtering import search_eligible
 from fairsync.service.promises.columns import selection_of
-from fairsync.service.promises.costs import estimate_costs, exposure_cost
+from fairsync.service.promises.costs import SCORES_AT_ONCE, estimate_costs, exposure_cost
 from fairsync.service.promises.reservoir import SAMPLE, AnswerReservoir
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ _EVERY = 300.0
 _REST = 9.0
 # Columns that give way without ever having had a subsidy, of which an estimate says what their exposures would cost.
 _MOST_COLUMNS = 100
-# Scores computed by one search, about ten milliseconds' work; and by all searches of an estimate, about ten seconds'.
-_SCORES_AT_ONCE, _SCORES_IN_ALL = 2_500_000, 1_000_000_000
+# Scores computed by all searches of an estimate, about ten seconds' work.
+_SCORES_IN_ALL = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class _ClosedError(Exception):
 
 def _throttled(index: Index, items: int, rest: float, closed: threading.Event) -> Search:
     """Return a search that takes a few requests at a time and sleeps in between, to leave processors to requests."""
-    step = max(_SCORES_AT_ONCE // items, 1)
+    step = max(SCORES_AT_ONCE // items, 1)
 
     def search(
         users: NDArray[np.floating[Any]],

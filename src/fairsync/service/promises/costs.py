@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 MOST_BOUNDS = 2_000
 """Bounds of promises that the least cost is estimated for, at most: the solver holds a square matrix of them."""
-# Scores computed at once, about ten milliseconds' work.
-_SCORES_AT_ONCE = 2_500_000
+SCORES_AT_ONCE = 2_500_000
+"""Scores computed by one search, about ten milliseconds' work."""
 # Standard errors on either side of an estimate: a confidence interval of about 95 %.
 _ERRORS = 2.0
 
@@ -273,7 +273,7 @@ def exposure_cost(
     n, most = len(answered.rows), min(answered.rows.shape[1], len(selected))
     if not most:
         return None
-    vectors, step = catalog.embeddings[selected], max(_SCORES_AT_ONCE // len(selected), 1)
+    vectors, step = catalog.embeddings[selected], max(SCORES_AT_ONCE // len(selected), 1)
     parts = []
     for start in range(0, n, step):
         checkpoint()
