@@ -12,7 +12,7 @@ windows, forecasts and plans are serialised by ``to_dict`` and ``from_dict``.
 """
 
 from fairsync.schedule.backtest import Backtest, backtest
-from fairsync.schedule.feasibility import Feasibility, check_promise
+from fairsync.schedule.feasibility import Feasibility, FeasibilityCheck, check_promise
 from fairsync.schedule.forecast import Forecast, TrafficForecast
 from fairsync.schedule.plan import WORST_CASE_TRAFFIC, Plan, make_plan
 from fairsync.schedule.promise import ScheduledPromise, active_spans
@@ -24,6 +24,7 @@ __all__ = [
     "WORST_CASE_TRAFFIC",
     "Backtest",
     "Feasibility",
+    "FeasibilityCheck",
     "Forecast",
     "Plan",
     "PromiseStatus",

@@ -14,9 +14,8 @@ from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import Ledger, MemoryLedger
-from fairsync.schedule import Feasibility, Forecast, ScheduledPromise, Window
+from fairsync.schedule import Feasibility, FeasibilityCheck, Forecast, ScheduledPromise, Window
 from fairsync.service.promises.pace import PaceHistory
-from fairsync.service.promises.planning import FeasibilityCheck
 from fairsync.service.promises.promise_service import PromiseService
 from service.running import small_catalog
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from fairsync.promises import Promise
 from fairsync.promises.floors import capacities_of
 from fairsync.promises.resolve import find_atoms
 from fairsync.promises.selection import conditions_of, is_selection
-from fairsync.schedule import Supply, check_promise, make_plan
+from fairsync.schedule import FeasibilityCheck, Supply, make_plan
 from fairsync.service.promises.columns import group_of, selection_of
 from fairsync.service.promises.impressions import ReportedInTime
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
     from fairsync.coordination.coordinator import Coordinator
-    from fairsync.schedule import Feasibility, Forecast, Plan, PromiseStatus, ScheduledPromise, TrafficForecast, Window
+    from fairsync.schedule import Forecast, Plan, PromiseStatus, ScheduledPromise, TrafficForecast, Window
     from fairsync.service.promises.impressions import ImpressionRate
 
 _log = logging.getLogger(__name__)
@@ -137,9 +137,8 @@ class Planner:
     ) -> FeasibilityCheck:
         """Return the check of a promise, which takes time and depends on nothing that changes."""
         rates, every = self._impression_rates(), (promise, *others)
-        return FeasibilityCheck(
-            promise, every[1:], exposures, self.traffic(forecast), now, self.supply(every), rates, requests
-        )
+        supply, traffic = self.supply(every), self.traffic(forecast)
+        return FeasibilityCheck(promise, every[1:], exposures, traffic, now, supply, rates, requests or {})
 
 
 def supply_of(catalog: Catalog, selections: Sequence[str], k: int, max_exclude: int = 0) -> Supply:
@@ -177,61 +176,6 @@ def alike(promises: Mapping[str, ScheduledPromise]) -> list[list[str]]:
         key = promise.window, given.priority, tuple(type(bound).__name__ for bound in bounds)
         found.setdefault(key, []).append(name)
     return [sorted(names, key=lambda name: -(promises[name].promise.at_least or 0)) for names in found.values()]
-
-
-@dataclass(frozen=True)
-class FeasibilityCheck:
-    """A check of a promise, with a snapshot of all that it depends on; see :func:`fairsync.schedule.check_promise`."""
-
-    promise: ScheduledPromise
-    others: tuple[ScheduledPromise, ...]
-    exposures: Mapping[ScheduledPromise, int]
-    traffic: TrafficForecast
-    now: datetime
-    supply: Supply
-    rates: Mapping[str, float] | None
-    requests: Mapping[ScheduledPromise, int] | None = None
-
-    def run(self, checkpoint: Callable[[], object] = lambda: None, *, up_to_asked: bool = False) -> Feasibility:
-        """Return whether the expected traffic can deliver the promise.
-
-        Parameters
-        ----------
-        checkpoint
-            Called every now and then; raises to end the check.
-        up_to_asked
-            Whether to look for no larger floors than the promise asks for.
-        """
-        return check_promise(
-            self.promise, self.others, self.exposures, self.traffic, self.now, self.supply,
-            impression_rates=self.rates, requests=self.requests, up_to_asked=up_to_asked, checkpoint=checkpoint,
-        )  # fmt: skip
-
-    def pushes_out(self, verdict: Feasibility) -> tuple[ScheduledPromise, ...]:
-        """Return the promises that would miss more if the promise were made, whether it was accepted or not."""
-        if verdict.accepted:
-            return verdict.pushes_out
-        if verdict.displaced or verdict.limit_reason:
-            return verdict.displaced
-        is_active = self.promise.window.at(self.now) is not None
-        moment = self.now if is_active else verdict.tightest.start
-        exposures, requests = (self.exposures, self.requests) if is_active else ({}, {})
-        most = replace(self.promise.promise, priority=1)  # as if it came before all others
-        forced = replace(self.promise, promise=most)
-
-        def missed(promises: tuple[ScheduledPromise, ...]) -> dict[ScheduledPromise, int]:
-            plan = make_plan(
-                promises, exposures, self.traffic, moment, self.supply, impression_rates=self.rates, requests=requests
-            )
-            return {one.promise: one.shortfall for one in plan.statuses}
-
-        later = tuple(  # those of its own priority, too, would have to give way
-            replace(one, promise=replace(one.promise, priority=one.promise.priority + 1)) for one in self.others
-        )
-        before, after = missed(later), missed((*later, forced))
-        return tuple(
-            other for other, one in zip(self.others, later, strict=True) if after.get(one, 0) > before.get(one, 0)
-        )
 
 
 def _log_warnings(statuses: Sequence[PromiseStatus], now: datetime) -> None:

@@ -46,10 +46,9 @@ if TYPE_CHECKING:
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.ledger import Totals
     from fairsync.ledger.audit import AuditRecord
-    from fairsync.schedule import Plan, PromiseStatus, ScheduledPromise, TrafficForecast
+    from fairsync.schedule import FeasibilityCheck, Plan, PromiseStatus, ScheduledPromise, TrafficForecast
     from fairsync.service.promises.clock import ClockReading
     from fairsync.service.promises.cost_book import CostBook, GivenUp
-    from fairsync.service.promises.planning import FeasibilityCheck
 
 _log = logging.getLogger(__name__)
 # Seconds between two saves, at most: they keep the traffic that the forecast has observed.
