@@ -21,7 +21,7 @@ from benchmarks.output import Claim, Table, finish, make_parser, make_screen, pr
 from fairsync import Catalog, Coordinator, FairRetriever, FrontEnd, Promise, each
 from fairsync.schedule import Forecast, ScheduledPromise
 from fairsync.search import ExactIndex
-from fairsync.service.promises.first_days import first_days
+from fairsync.service.promises.promise_series import first_days
 from fairsync.service.promises.promise_service import PromiseService
 
 DIM, K, BATCH = 64, 20, 16

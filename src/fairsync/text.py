@@ -1,6 +1,7 @@
-"""Numbers as text, for messages, tables and plots."""
+"""Numbers and names as text, for messages, tables and plots."""
 
 import math
+from collections.abc import Sequence
 
 
 def count(number: int, noun: str) -> str:
@@ -26,3 +27,15 @@ def percent(share: float) -> str:
         return "0%"
     decimals = max(0, 1 - math.floor(math.log10(abs(share * 100))))
     return f"{share * 100:.{decimals}f}%"
+
+
+def listed(names: Sequence[object], most: int) -> str:
+    """Return the first names, as many as `most`, and the number of the others.
+
+    Examples
+    --------
+    >>> listed(["a", "b"], 3), listed(["a", "b", "c"], 2)
+    ('a, b', 'a, b and 1 more')
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more

@@ -20,7 +20,7 @@ from fairsync.data import Dataset
 from fairsync.models import load_model, model_catalog
 from fairsync.models.folder import read_model_folder
 from fairsync.service.client import Client
-from fairsync.service.first_service import make_service
+from fairsync.service.service_folder import make_service
 from service.service_process import free_port, is_ready, wait_until
 
 N = 60

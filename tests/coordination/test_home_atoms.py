@@ -152,14 +152,15 @@ def test_homes_come_with_a_change_of_promises(index: str) -> None:
     users, exclude = hostile(catalog, rng, T)
     first = [fs.Promise({"chain": True}, at_most=60)]
     retriever = fs.FairRetriever(catalog, **settings(promises=first, index=index))
-    front_end = fs.FrontEnd(catalog, fs.Coordinator(catalog, **settings(promises=first)), index=index)
+    coordinator = fs.Coordinator(catalog, **settings(promises=first))
+    front_end = fs.FrontEnd(catalog, coordinator, index=index)
     assert retriever.terms.home is None
     shown, lists = (
         [retriever.retrieve(users[:10], exclude[:10]).ids],
         front_end.retrieve(users[:10], exclude=exclude[:10]),
     )
     retriever.promise(promises=[*first, *make_promises()[:-1]])
-    front_end.coordinator.promise(promises=[*first, *make_promises()[:-1]])
+    coordinator.promise(promises=[*first, *make_promises()[:-1]])
     assert retriever.terms.home is not None
     assert retriever.terms.certain is None
     shown.append(retriever.retrieve(users[10:], exclude[10:]).ids)

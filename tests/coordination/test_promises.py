@@ -11,6 +11,7 @@ import pytest
 import fairsync as fs
 from coordination.test_targets_by_selection import counts_of
 from fairsync.coordination.lease import Settlement
+from fairsync.coordination.local_state import LocalState
 from promise_worlds import make_catalog, make_users, some_promises
 
 if TYPE_CHECKING:
@@ -194,10 +195,12 @@ def test_front_ends_follow_a_promise_whose_conditions_change() -> None:
 def test_what_a_lone_lease_may_use_of_caps_stays_reserved() -> None:
     catalog = fs.Catalog(np.eye(6), {"kind": list("aabbbb")})
     coordinator = make(catalog, k=2, horizon=10, promises=[fs.Promise({"kind": "a"}, at_least=3, at_most=5)])
-    alone, leases = coordinator.lease(2), coordinator._state.leases  # type: ignore[attr-defined]
-    room = alone.batch.room
+    alone, state = coordinator.lease(2), coordinator._state
+    assert isinstance(state, LocalState)
+    room, reserved = alone.batch.room, state.leases.reserved(coordinator.terms)
     assert room is not None
-    assert leases.reserved(coordinator.terms).tolist() == np.minimum(room, 4).tolist(), "two lists of two"
+    assert reserved is not None
+    assert reserved.tolist() == np.minimum(room, 4).tolist(), "two lists of two"
 
 
 def test_a_cap_within_a_horizon_can_make_every_slot_a_promise() -> None:

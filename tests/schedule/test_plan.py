@@ -16,7 +16,18 @@ from fairsync.catalog.atoms import Membership
 from fairsync.catalog.groups import Label
 from fairsync.errors import InvalidInputError
 from fairsync.schedule import Forecast, Plan, ScheduledPromise, Supply, Window, check_promise, make_plan
-from schedule.traffic import DAY, HOUR, START, Hours, by_selection, floors_of, forced, serve_floors_only, with_floor
+from schedule.traffic import (
+    DAY,
+    HOUR,
+    START,
+    Hours,
+    by_selection,
+    counts_after,
+    floors_of,
+    forced,
+    serve_floors_only,
+    with_floor,
+)
 
 HOURS = 6
 
@@ -133,7 +144,7 @@ def test_shares_of_many_small_promises_add_up() -> None:
         floors = floors_of(plan)
         assert floors[50] == 1
         assert sum(floors.values()) - 1 == math.floor((150 - done) / (168 - hour) + 0.5)  # not one for each group
-        exposures = plan.count(by_selection(floors), plan.span.end - HOUR / 3600)
+        exposures = counts_after(plan, by_selection(floors), plan.span.end - HOUR / 3600)
         exposures.pop(hourly)
         done = sum(exposures[promise] for promise in promises)
         assert max(exposures[promise] for promise in promises) - min(exposures[promise] for promise in promises) <= 1
@@ -325,12 +336,6 @@ def test_impression_rates_and_pending_impressions() -> None:
         make_plan([promise], {}, forecast, START, Supply.of_groups(TOYS, 4), impression_rates=by_toys(0.0))
     with pytest.raises(InvalidInputError, match="worst_case_traffic"):
         make_plan([promise], {}, forecast, START, Supply.of_groups(TOYS, 4), worst_case_traffic=0.0)
-
-
-def test_counts_of_the_next_plan() -> None:
-    plan = make_plan([DAILY, SALE], {DAILY: 60, SALE: 50}, STEADY, START + 12 * HOUR, Supply.of_groups(TOYS, 4))
-    assert plan.count(by_selection({"toys": 7}), START + 13 * HOUR) == {DAILY: 67, SALE: 57}
-    assert plan.count(by_selection({"toys": 7}), START + 24 * HOUR) == {SALE: 57}  # a new day
 
 
 def test_nothing_promised() -> None:

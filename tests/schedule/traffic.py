@@ -1,5 +1,6 @@
 """Traffic that is known hour by hour, used as a forecast."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -65,7 +66,7 @@ def serve_floors_only(
             served = min(left, plan.horizon, step)
             total += served
             gained = by_selection(forced(plan, served, k, capacities))
-            exposures, left = plan.count(gained, now), left - served
+            exposures, left = counts_after(plan, gained, now), left - served
             if left == 0:
                 break
             now = START + (hour + 1 - left / requests) * HOUR
@@ -73,8 +74,17 @@ def serve_floors_only(
         for status in plan.statuses:
             if status.span.end == end:
                 outcomes[status.promise, status.span] = exposures[status.promise]
-        exposures = plan.count(gained, end)
+        exposures = counts_after(plan, gained, end)
     return plans, outcomes
+
+
+def counts_after(plan: Plan, gained: Mapping[str, int], now: datetime) -> dict[ScheduledPromise, int]:
+    """Return the exposures of each promise in its window, for a plan at a later moment, when selections gained some."""
+    return {
+        status.promise: status.exposures + gained.get(status.promise.selection, 0)
+        for status in plan.statuses
+        if now in status.span
+    }
 
 
 def forced(plan: Plan, requests: int, k: int, capacities: dict[Label, int]) -> dict[Label, int]:

@@ -47,7 +47,7 @@ def export(
         catalog, latest = model_catalog(source), None
     else:
         need_service()
-        from fairsync.service.export import read_items
+        from fairsync.service.catalog_settings import read_items
         from fairsync.service.settings import load_settings
 
         catalog, latest = read_items(load_settings(config))

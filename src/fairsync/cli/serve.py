@@ -47,7 +47,7 @@ def serve(
 
     config = settings_file(source)
     if is_model(source):
-        from fairsync.service.first_service import make_service  # it needs polars, which a service need not
+        from fairsync.service.service_folder import make_service  # it needs polars, which a service need not
 
         config = make_service(source, Path("services") / source.resolve().name)
         typer.echo(f"{config}:\n\n{config.read_text(encoding='utf-8')}", err=True)

@@ -37,7 +37,7 @@ def statement(
     """
     with explain_missing("fairsync statement"):
         from fairsync.service.client import Client
-        from fairsync.service.statement import statement_csv, statement_html
+        from fairsync.service.statement_files import statement_csv, statement_html
 
     if not out.is_dir():
         raise InvalidInputError(f"{out} is no folder: make it first, or choose another one with --out.")

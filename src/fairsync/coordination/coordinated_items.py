@@ -62,10 +62,14 @@ class CoordinatedItems:
         """The promises over a horizon; None if there are none."""
         return None if self.commitment is None else self.commitment.promises
 
+    @property
+    def group_attribute(self) -> str:
+        """The attribute of the groups."""
+        return GROUP if self.catalog is None else self.catalog.group_attribute
+
     def column_of(self, where: Where, groups: Grouped | None = None) -> Label:
         """Return the label under which a selection is counted, whether it is or not, also in a changed catalog."""
-        catalog = groups if isinstance(groups, Catalog) else self.catalog
-        return column_of(where, GROUP if catalog is None else catalog.group_attribute)
+        return column_of(where, groups.group_attribute if isinstance(groups, Catalog) else self.group_attribute)
 
     def named(self, promises: Sequence[Promise], groups: Grouped | None) -> list[tuple[Label, Promise]]:
         """Return promises, each with the label of its column."""

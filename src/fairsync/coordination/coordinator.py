@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from fairsync.coordination.leader_election import LeaderElection
     from fairsync.coordination.lease import Lease, Settlement
     from fairsync.coordination.shared_join import IfDiffers
+    from fairsync.coordination.shared_state import SharedState
     from fairsync.coordination.shared_terms import SharedTerms
-    from fairsync.coordination.state_store import StateStore
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Ledger, Totals
     from fairsync.ledger.audit import AuditRecord
@@ -172,7 +172,9 @@ class Coordinator(NoCopies, Closable):
             self._saver = PriceSaver(self.ledger, self.policy, save_seconds, saved_as)
             spending = self._saver.spending(terms, self.ledger.totals())
             if isinstance(self.ledger, SqlLedger) and self.ledger.shared:
-                self._state = self._shared_state(self.ledger, groups, terms, spending, if_differs)
+                self._state: LocalState | SharedState = self._shared_state(
+                    self.ledger, groups, terms, spending, if_differs
+                )
             else:
                 self._state = LocalState(
                     self.ledger, groups, terms, self.policy, lease_seconds, spending, allow_infeasible=allow_infeasible
@@ -198,6 +200,11 @@ class Coordinator(NoCopies, Closable):
     def labels(self) -> list[Label]:
         """What is counted, in the order of the counts: group labels, then selections by name; or names of promises."""
         return self.groups.labels
+
+    @property
+    def group_attribute(self) -> str:
+        """The attribute of the groups, whose labels are always counted."""
+        return self._promised.group_attribute
 
     @property
     def selections(self) -> frozenset[str]:
@@ -599,7 +606,7 @@ class Coordinator(NoCopies, Closable):
 
     def _shared_state(
         self, ledger: SqlLedger, groups: Groups, terms: Terms, spending: Spending, if_differs: IfDiffers
-    ) -> StateStore:
+    ) -> SharedState:
         from fairsync.coordination.leader_election import LeaderElection  # here, because psycopg is optional
         from fairsync.coordination.shared_join import join_ledger
 

@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -43,16 +43,49 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.cold_start.cold_start import Cold
     from fairsync.coordination.lease import Lease
-    from fairsync.coordination.protocol import CoordinatorProtocol
     from fairsync.eligibility.rules import Exclude, Rules
     from fairsync.explain import Explanation, WhyNot
     from fairsync.loop.batch import ServedBatch
+    from fairsync.promises import Promise
     from fairsync.search import Index
 
 # Leases that a call may lose, because its searches take longer than leases last, before it gives up.
 _MOST_LOST = 3
 # Requests without a lease that are answered together: conditions of many more may select more than fits the memory.
 _TOGETHER = 256
+
+
+class CoordinatorProtocol(Protocol):
+    """The part of a coordinator that front ends use, in this process or another."""
+
+    @property
+    def labels(self) -> Sequence[Label]: ...  # noqa: D102
+
+    @property
+    def promises(self) -> tuple[Promise, ...] | None: ...  # noqa: D102
+
+    @property
+    def k(self) -> int: ...  # noqa: D102
+
+    def lease(self, n: int) -> Lease:
+        """Lease up to n requests. Blocks while granting them could make a floor unreachable."""
+        ...
+
+    def settle(self, number: int, settlement: Settlement) -> object:
+        """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
+        ...
+
+    def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the saved answers to requests, by request id; see `Ledger.answers`."""
+        ...
+
+    def save_answers(self, answers: Mapping[str, bytes]) -> None:
+        """Save answers that do not count, by request id. Raises `RepeatedRequestError` if some are known."""
+        ...
+
+    def release(self, number: int) -> None:
+        """Return a lease that was not answered. Its requests can be leased again."""
+        ...
 
 
 class FrontEnd(NoCopies, Closable):
@@ -120,15 +153,6 @@ class FrontEnd(NoCopies, Closable):
         They are one version of catalog, index and atoms.
         """
         return self._following(self._items, membership, None)
-
-    @property
-    def searched(self) -> Catalog:
-        """The items with a price for each of their groups: the groups, or atoms where promises may overlap."""
-        return self._items.searched
-
-    def atom_prices(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the prices of the groups of `searched`, from those that a coordinator has by column."""
-        return self._items.atom_prices(prices)
 
     def item_prices(self, prices: NDArray[np.float64]) -> tuple[Catalog, NDArray[np.float64]]:
         """Return the items, and the price of each, from those that a coordinator has by column."""
@@ -361,7 +385,7 @@ class FrontEnd(NoCopies, Closable):
                 again = [i for i, request_id in enumerate(request_ids) if request_id in error.request_ids]
                 there = rows[again] >= 0  # a short list has empty places
                 counts = np.bincount(searched.group_of[rows[again][there]], minlength=searched.n_groups)
-                by_promise = counts if items.atoms is None else items.atoms.membership.exposures(counts)
+                by_promise = items.membership.exposures(counts)
                 saved = self._saved_answers(error.request_ids, part.k)
                 settlement = replace(
                     settlement,

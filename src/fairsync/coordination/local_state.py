@@ -1,4 +1,4 @@
-"""The state store of a coordinator that is the only writer of its ledger."""
+"""The state of a coordinator that is the only writer of its ledger."""
 
 from __future__ import annotations
 
@@ -166,6 +166,8 @@ class LocalState:
             The new promise.
         may_wait
             Whether it may be tried again if open leases could break it; they were granted under the old promise.
+        promises
+            The promises, if they may overlap. Only coordinators that share a ledger save them.
         """
         self._expire()
         loop, entry = self.loop.with_every_slot(groups.labels, terms)
@@ -214,9 +216,20 @@ class LocalState:
         audit: Sequence[AuditRecord] = (),
         since: Totals | None = None,
     ) -> bool:
-        """Aim at additional exposures within a number of requests, in a new horizon if ``restart_at`` is given.
+        """Aim at additional exposures within a number of requests.
 
         The targets are in memory: values are saved first, so that nothing changes if that fails.
+
+        Parameters
+        ----------
+        targets
+            The targets.
+        restart_at
+            Start of a new horizon; None to continue the present one.
+        saves, audit
+            Values to save, by name, and records to add to the audit with them.
+        since
+            The totals by which the targets were made. Exposures since then count towards them.
         """
         progress, price_state, before = self.loop.progress, self.loop.price_state, self.terms
         if since is not None:

@@ -154,12 +154,12 @@ class _ReadList:
             )
         if (given.fetched is None) != (given.scores is None) or len(given.fetched or ()) != len(given.scores or ()):
             raise InvalidInputError("'fetched' and 'scores' go together: one score for each item that was fetched.")
-        rows = _rows_of(names, catalog)
+        rows = rows_of(names, catalog)
         unknown = tuple(name for name, row in zip(names, rows.tolist(), strict=True) if row < 0)
         scores = np.array(given.scores or (), dtype=np.float64)
         if not np.isfinite(scores).all():
             raise InvalidInputError("scores must be finite numbers.")
-        fetched = _rows_of(list(given.fetched or ()), catalog)
+        fetched = rows_of(list(given.fetched or ()), catalog)
         there = np.flatnonzero(fetched >= 0)
         _, first = np.unique(fetched[there], return_index=True)
         there = there[np.sort(first)]
@@ -239,8 +239,15 @@ def _all_rows(lists: Sequence[_ReadList]) -> NDArray[np.int64]:
     return np.concatenate([np.empty(0, dtype=np.int64), *(one.rows for one in lists)])
 
 
-def _rows_of(names: Sequence[Label], catalog: Catalog) -> NDArray[np.int64]:
-    """Return the row of each item; -1 for ids that the catalog does not hold, also for those of another type."""
+def rows_of(names: Sequence[Label], catalog: Catalog) -> NDArray[np.int64]:
+    """Return the row of each item; -1 for ids that the catalog does not hold, also for those of another type.
+
+    Examples
+    --------
+    >>> from fairsync.catalog import Catalog
+    >>> rows_of([8, "8", 9], Catalog(np.eye(2), ["a", "b"], ids=[7, 8])).tolist()
+    [1, -1, -1]
+    """
     kind = str if are_words(catalog.ids) else int
     rows = np.full(len(names), -1, dtype=np.int64)
     fitting = [at for at, name in enumerate(names) if isinstance(name, kind) and is_name(name)]

@@ -71,9 +71,16 @@ class SearchedItems:
     ) -> SearchedItems:
         """Return the items, with an index that is named, made by a function, or given (for floors of groups)."""
         start = ColdStart(catalog, cold)
-        atoms = None if promises is None else find_atoms(catalog, promises)
-        searched = catalog if atoms is None else atoms.catalog(catalog)
+        searched, atoms = _under(catalog, promises, None)
         return cls(catalog, searched, _index_of(index, searched), start, promises, atoms)
+
+    @cached_property
+    def membership(self) -> Membership:
+        """The columns of each group of ``searched``. For floors of groups, each has one of its own."""
+        if self.atoms is not None:
+            return self.atoms.membership
+        n = self.searched.n_groups
+        return Membership(n, np.arange(n), np.arange(n + 1))
 
     def opened(self) -> SearchedItems:
         """Return the items as one batch sees them: of those that only an engine holds, what it has found for it."""
@@ -98,8 +105,7 @@ class SearchedItems:
         if promises is None and self.promises is None:
             index = self._followed(change, self.catalog)
             return SearchedItems(change.catalog, change.catalog, index, self.cold_start)
-        atoms = None if promises is None else find_atoms(change.catalog, promises, self._atoms_before(promises))
-        searched = change.catalog if atoms is None else atoms.catalog(change.catalog)
+        searched, atoms = _under(change.catalog, promises, self._atoms_before(promises))
         rows = change.rows.copy()
         kept = np.flatnonzero(rows >= 0)
         rows[kept[self.searched.group_of[kept] != searched.group_of[rows[kept]]]] = -1
@@ -130,8 +136,7 @@ class SearchedItems:
     ) -> SearchedItems:
         """Return other items, in an index of the same kind unless another is given."""
         start = ColdStart(catalog, self.cold_start.fallback if cold is None else cold)
-        atoms = None if promises is None else find_atoms(catalog, promises, self._atoms_before(promises))
-        searched = catalog if atoms is None else atoms.catalog(catalog)
+        searched, atoms = _under(catalog, promises, self._atoms_before(promises))
         made = _index_of("", searched) if searched.weights is not None else replace_index(self.index, index, searched)
         return SearchedItems(catalog, searched, made, start, promises, atoms)
 
@@ -177,16 +182,13 @@ class SearchedItems:
 
     def atom_prices(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the prices of the groups that are searched, from those of the coordinator's columns."""
-        n = self.searched.n_groups if self.atoms is None else self.atoms.membership.n_promises
-        prices = grow(prices[:n], n)
-        return prices if self.atoms is None else self.atoms.membership.atom_prices(prices)
+        n = self.membership.n_promises
+        return self.membership.atom_prices(grow(prices[:n], n))
 
     def exposures(self, rows: NDArray[np.int64], n_columns: int) -> NDArray[np.int64]:
         """Return (n_columns,) the exposures of each column in some rows."""
         counts = np.bincount(self.searched.group_of[rows], minlength=self.searched.n_groups).astype(np.int64)
-        if self.atoms is not None:
-            counts = self.atoms.membership.exposures(counts)
-        return grow(counts[:n_columns], n_columns)
+        return grow(self.membership.exposures(counts)[:n_columns], n_columns)
 
     def shown_for(self, membership: Membership, rows: NDArray[np.int64]) -> Certified | None:
         """Return what lists of other searches showed, in the atoms of the coordinator, and an empty plan."""
@@ -234,14 +236,15 @@ class SearchedItems:
             return slots
         return slots.in_order(self._codes(membership), membership.n_atoms)
 
-    def _atoms_before(self, promises: tuple[Promise, ...]) -> Atoms | None:
+    def _atoms_before(self, promises: tuple[Promise, ...] | None) -> Atoms | None:
         """Return the atoms, if they can keep their codes: the promises known so far come first, as they were.
 
         If there were no promises, groups become atoms, because the first columns of a coordinator count them.
         """
+        if promises is None:
+            return None
         if self.promises is None:
-            groups = [(code,) for code in range(self.searched.n_groups)]
-            return Atoms(self.searched.group_of, Membership.of(groups, len(groups)))
+            return Atoms(self.searched.group_of, self.membership)
         known = self.promises
         same = [one.where for one in promises[: len(known)]] == [one.where for one in known]
         return self.atoms if same else None
@@ -261,6 +264,16 @@ class SearchedItems:
         codes = np.array([theirs.get(one.tobytes(), -1) for one in _lists(self.atoms.membership)], dtype=np.int64)
         self._known[:] = [(membership, codes)]
         return codes
+
+
+def _under(
+    catalog: Catalog, promises: tuple[Promise, ...] | None, before: Atoms | None
+) -> tuple[Catalog, Atoms | None]:
+    """Return items with atoms as their groups, and the atoms; for floors of groups the items as they are."""
+    if promises is None:
+        return catalog, None
+    atoms = find_atoms(catalog, promises, before)
+    return atoms.catalog(catalog), atoms
 
 
 def _index_of(index: str | Index | Callable[[Catalog], Index], searched: Catalog) -> Index:

@@ -1,7 +1,7 @@
-"""The certificate and the budget of coordinators that share a ledger, where promises may overlap.
+"""The certificate and the quota of coordinators that share a ledger, where promises may overlap.
 
-The budget is a row of the ledger, the same for all coordinators (:mod:`fairsync.coordination.budget`). The certificate
-is found by each coordinator for its own items, when a budget is made or a lease is alone.
+The quota is a row of the ledger, the same for all coordinators (:mod:`fairsync.coordination.lease_quota`). The
+certificate is found by each coordinator for its own items, when a quota is made or a lease is alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.catalog.groups import grow
-from fairsync.coordination.budget import BUDGET, Budget, share_out
+from fairsync.coordination.lease_quota import QUOTA, LeaseQuota, share_out
 from fairsync.coordination.lease_table import fills_every_slot, forecast_suffices
 from fairsync.errors import UndecidedPromisesError
 from fairsync.loop.certificate_state import CertificateState
@@ -43,20 +43,20 @@ class SharedCertificate:
     Parameters
     ----------
     ledger
-        The ledger that saves the budget.
+        The ledger that saves the quota.
 
     Attributes
     ----------
     state : CertificateState or None
         The certificate, in the atoms of this coordinator; None for floors of groups.
-    budget : Budget
-        The budget as it was read last.
+    quota : LeaseQuota
+        The quota as it was read last.
     """
 
     def __init__(self, ledger: SqlLedger) -> None:
         self._ledger = ledger
         self.state: CertificateState | None = None
-        self.budget = Budget()
+        self.quota = LeaseQuota()
 
     @property
     def plan(self) -> NDArray[np.int64] | None:
@@ -96,10 +96,10 @@ class SharedCertificate:
             return forecast_suffices(batch, batch.missing)
         return self.state is None or forecast_suffices(batch, self.state.plan)
 
-    def under_budget(self, batch: Batch) -> Batch:
-        """Return a batch that gets no part of the certificate, and of the caps what the budget gives it."""
+    def under_quota(self, batch: Batch) -> Batch:
+        """Return a batch that gets no part of the certificate, and of the caps what the quota gives it."""
         nothing = np.zeros(batch.terms.n_atoms, dtype=np.int64)
-        return replace(batch, certificate=nothing, room=self.budget.room(batch.requests, batch.terms))
+        return replace(batch, certificate=nothing, room=self.quota.room(batch.requests, batch.terms))
 
     def grant(
         self,
@@ -125,15 +125,15 @@ class SharedCertificate:
         affordable
             The promise without floors that give way.
         takes_all
-            Whether the lease gets all that caps have left, and no budget is made for leases beside it.
+            Whether the lease gets all that caps have left, and no quota is made for leases beside it.
         """
         terms = batch.terms
         if not batch.requests:
             return None
         granted = progress.totals.requests + sum(open_.values())
-        if granted + batch.requests <= self.budget.most and self.forecast_allows(batch) and not takes_all:
-            return self.under_budget(batch)
-        allowances = {one: self.budget.reserved(one, n, terms) for one, n in open_.items()}
+        if granted + batch.requests <= self.quota.most and self.forecast_allows(batch) and not takes_all:
+            return self.under_quota(batch)
+        allowances = {one: self.quota.reserved(one, n, terms) for one, n in open_.items()}
         room = progress.room(terms, sum(allowances.values(), np.zeros_like(terms.floors)))
         plan = self._certify(affordable, progress, room, batch, is_alone=not open_)
         if plan is None:
@@ -145,11 +145,11 @@ class SharedCertificate:
             return replace(batch, certificate=np.zeros_like(plan), room=shared[1])
         if open_:
             return None
-        budget = Budget().closed(new_number(), {}, terms)
+        quota = LeaseQuota().closed(new_number(), {}, terms)
         if room is not None:
-            most = np.minimum(room[budget.capped], batch.requests * terms.k)
-            budget = replace(budget, allowances={number: most})
-        self._write(transaction, budget)
+            most = np.minimum(room[quota.capped], batch.requests * terms.k)
+            quota = replace(quota, allowances={number: most})
+        self._write(transaction, quota)
         return replace(batch, certificate=plan, room=room)
 
     def _certify(
@@ -178,21 +178,21 @@ class SharedCertificate:
         self.state = state
         return state.plan
 
-    def read_budget(self, transaction: Transaction) -> None:
-        """Read the budget."""
-        found = transaction.execute("SELECT value FROM saved WHERE name = :name", name=BUDGET)
-        self.budget = Budget.load(bytes(found[0][0])) if found else Budget()
+    def read_quota(self, transaction: Transaction) -> None:
+        """Read the quota."""
+        saved = self._ledger.read_saved(transaction, QUOTA)
+        self.quota = LeaseQuota() if saved is None else LeaseQuota.load(saved)
 
-    def close_budget(self, transaction: Transaction, terms: Terms, open_: Mapping[int, int]) -> None:
-        """Let the next lease make another budget, if promises may overlap."""
+    def close_quota(self, transaction: Transaction, terms: Terms, open_: Mapping[int, int]) -> None:
+        """Let the next lease make another quota, if promises may overlap."""
         if terms.membership is not None:
-            self._write(transaction, self.budget.closed(new_number(), open_, terms))
+            self._write(transaction, self.quota.closed(new_number(), open_, terms))
 
-    def _write(self, transaction: Transaction, budget: Budget) -> None:
-        self._ledger.write_saved(transaction, BUDGET, budget.dump())
-        self.budget = budget
+    def _write(self, transaction: Transaction, quota: LeaseQuota) -> None:
+        self._ledger.write_saved(transaction, QUOTA, quota.dump())
+        self.quota = quota
 
 
 def new_number() -> int:
-    """Draw the number of a lease or of a budget. No two are the same."""
+    """Draw the number of a lease or of a quota. No two are the same."""
     return 1 + secrets.randbits(61)

@@ -11,7 +11,6 @@ import numpy as np
 from fairsync.coordination.counted import with_labels
 from fairsync.coordination.shared_state import SharedState
 from fairsync.coordination.shared_terms import SharedTerms
-from fairsync.coordination.shared_view import SharedView
 from fairsync.coordination.targets import Targets
 from fairsync.errors import InvalidInputError
 from fairsync.loop.spending import NO_LIMITS
@@ -62,25 +61,23 @@ def join_ledger(
     spending
         What promises may cost, and which of its floors have given way to that in the horizon under way.
     """
-    view = SharedView(ledger, groups, terms, policy, resolve)
-    view.prices.spending = spending
-    state = SharedState(view, lease_seconds, promises)
+    state = SharedState(ledger, groups, terms, policy, resolve, lease_seconds, promises)
+    state.prices.spending = spending
     # Twice, because a lease may have been granted just now, and has to expire first.
     deadline, tries = time.monotonic() + 2 * lease_seconds, 0
     while True:
         may_wait = time.monotonic() < deadline
-        if _try_to_join(state, view, groups, terms, if_differs, promises, may_wait=may_wait):
+        if _try_to_join(state, groups, terms, if_differs, promises, may_wait=may_wait):
             break
         time.sleep(state.retry_delay(tries))
         tries += 1
-    view.reset_grants()
-    view.prices.restart(view.terms, view.rows.horizon)
+    state.reset_grants()
+    state.prices.restart(state.terms, state.rows.horizon)
     return state
 
 
 def _try_to_join(
     state: SharedState,
-    view: SharedView,
     groups: Groups,
     terms: Terms,
     if_differs: IfDiffers,
@@ -88,22 +85,22 @@ def _try_to_join(
     *,
     may_wait: bool,
 ) -> bool:
-    shared = SharedTerms.saved_in(view.ledger)
+    shared = SharedTerms.saved_in(state.ledger)
     if shared is None:
-        view.assume(0, groups, terms)
+        state.assume(0, groups, terms)
         return state.promise(groups, terms, may_wait=may_wait)
-    mine = SharedTerms.of(0, groups, terms, keeps_floors=view.policy.keeps_floors, promises=promises)
+    mine = SharedTerms.of(0, groups, terms, keeps_floors=state.policy.keeps_floors, promises=promises)
     if if_differs == "refuse":
-        mine.check_agrees(shared, view.ledger.database.address)
+        mine.check_agrees(shared, state.ledger.database.address)
     if not mine.difference(shared):
-        view.adopt(shared)
+        state.adopt(shared)
         if shared.overlaps:
-            return terms.auto_restart or _join_with_labels(view, groups, shared)
+            return terms.auto_restart or _join_with_labels(state, groups, shared)
         return terms.auto_restart or _join_by_the_clock(state, groups, shared)
     if if_differs == "follow":
-        view.adopt(shared)
+        state.adopt(shared)
         return True
-    view.assume(shared.number, shared.groups, view.terms)
+    state.assume(shared.number, shared.groups, state.terms)
     if shared.overlaps or terms.membership is not None:
         if shared.auto_restart and groups.labels[: len(shared.groups.labels)] != shared.groups.labels:
             raise InvalidInputError(
@@ -133,14 +130,14 @@ def _join_by_the_clock(state: SharedState, groups: Groups, shared: SharedTerms) 
     return state.set_targets(Targets(known, max(state.terms.horizon - now.requests, 1), (more,)))
 
 
-def _join_with_labels(view: SharedView, groups: Groups, shared: SharedTerms) -> bool:
+def _join_with_labels(state: SharedState, groups: Groups, shared: SharedTerms) -> bool:
     """Continue with the leader's targets by selection, and count labels that only this coordinator's items have."""
     grown = with_labels(shared.groups, groups.labels)
     if grown is shared.groups:
         return True
 
     def attempt(transaction: Transaction, rows: OpenLeases) -> bool:
-        view.write_shared(transaction, shared.grown(grown), view.terms, rows)
+        state.write_shared(transaction, shared.grown(grown), state.terms, rows)
         return True
 
-    return view.change(attempt)
+    return state.change(attempt)

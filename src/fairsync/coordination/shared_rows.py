@@ -7,19 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairsync.coordination.lease_table import LeaseTable
-from fairsync.coordination.shared_queries import (
-    CLOSE,
-    EXPIRED,
-    FREE,
-    GRANT,
-    GRANT_AT_ONCE,
-    GRANT_IN_NEW_ROW,
-    GRANTED,
-    OPEN,
-    SET_GRANTS,
-    STATE,
-    TERMS_NUMBER,
-)
+from fairsync.ledger.rows import LATEST
 from fairsync.loop.progress import Progress
 
 if TYPE_CHECKING:
@@ -33,6 +21,45 @@ if TYPE_CHECKING:
 
 # Entries of processes that have ended are added to the totals when there are this many, so that there are few to read.
 _MAX_ENTRIES = 64
+# A row of a lease that was closed is used by another coordinator if its own has not used it for this long.
+_UNUSED_SECONDS = 60.0
+# In the last column of the rows of a state: a lease that is open, one that has expired, a row for a new one, a row that
+# another coordinator uses again, the number of the terms; and what a grant at once has done.
+_OPEN, _EXPIRED, _FREE, _USED, _TERMS_NUMBER, _GRANTED = -2.0, -3.0, -4.0, -5.0, -6.0, -7.0
+_STATE = f"""
+{LATEST}
+UNION ALL SELECT number, requests, CASE WHEN replica = :replica THEN 1.0 ELSE 0.0 END, NULL, slot, NULL, NULL,
+CASE WHEN requests = 0 AND (replica = :replica OR expires_at < {{now}} - {_UNUSED_SECONDS}) THEN {_FREE}
+WHEN requests = 0 THEN {_USED} WHEN expires_at <= {{now}} OR number = :retried THEN {_EXPIRED} ELSE {_OPEN} END
+FROM leases
+UNION ALL SELECT value::bigint, 0, 0.0, NULL, 0, NULL, NULL, {_TERMS_NUMBER} FROM facts WHERE name = 'terms'
+"""
+_GRANT = """
+UPDATE leases SET number = :number, requests = :requests, expires_at = {now} + :seconds, replica = :replica
+WHERE slot = :slot
+"""
+_GRANT_IN_NEW_ROW = """
+INSERT INTO leases (number, requests, expires_at, replica) VALUES (:number, :requests, {now} + :seconds, :replica)
+"""
+# Grants a lease unless the limit is exceeded, and returns the state before it. It is not flushed to the disk.
+_GRANT_AT_ONCE = f"""
+WITH granted AS (
+    UPDATE grants SET requests = requests + :requests
+    WHERE horizon = :horizon AND terms = :terms AND requests + :requests <= :most
+    AND NOT EXISTS (SELECT FROM leases WHERE requests > 0 AND expires_at <= {{now}}) RETURNING requests
+), leased AS (
+    UPDATE leases SET number = :number, requests = :requests, expires_at = {{now}} + :seconds
+    WHERE slot = :slot AND replica = :replica AND requests = 0 AND EXISTS (SELECT FROM granted) RETURNING slot
+)
+{_STATE}
+UNION ALL SELECT granted.requests, 0, 0.0, NULL, leased.slot, NULL, NULL, {_GRANTED}
+FROM granted, leased, set_config('synchronous_commit', 'off', true)
+"""
+_SET_GRANTS = """
+INSERT INTO grants VALUES (1, :horizon, :terms, :requests)
+ON CONFLICT (id) DO UPDATE SET horizon = excluded.horizon, terms = excluded.terms, requests = excluded.requests
+"""
+_CLOSE = "UPDATE leases SET requests = 0 WHERE number = :number AND requests > 0"
 
 
 @dataclass(frozen=True)
@@ -107,18 +134,18 @@ class SharedRows:
 
     def query(self, transaction: Transaction) -> Sequence[Row]:
         """Read the rows."""
-        return transaction.execute(STATE, replica=self._replica, retried=self.retried)
+        return transaction.execute(_STATE, replica=self._replica, retried=self.retried)
 
     def take(self, rows: Sequence[Row], n_groups: int) -> OpenLeases:
         """Continue with rows that were read under a promise with this number of groups."""
-        latest = self.ledger.make_latest([row for row in rows if row[-1] > OPEN])
+        latest = self.ledger.make_latest([row for row in rows if row[-1] > _OPEN])
         n_groups = max(n_groups, len(latest.totals.exposures))  # more if it is of another catalog
         self.begin(latest, n_groups)
-        self.expired = [row[0] for row in rows if row[-1] == EXPIRED]
-        open_ = [row for row in rows if row[-1] == OPEN]
+        self.expired = [row[0] for row in rows if row[-1] == _EXPIRED]
+        open_ = [row for row in rows if row[-1] == _OPEN]
         table = LeaseTable({row[0]: row[1] for row in open_})
         used = {slot for slot, _ in self._own.values()}
-        self._free = [row[4] for row in rows if row[-1] == FREE and row[4] not in used]
+        self._free = [row[4] for row in rows if row[-1] == _FREE and row[4] not in used]
         self.granted = latest.totals.requests + table.requests
         return OpenLeases(latest, table, sum(row[1] for row in open_ if row[2]))
 
@@ -137,7 +164,7 @@ class SharedRows:
         number, requests, seconds
             The lease, and the seconds until it expires.
         key
-            The number of the promise, or of the budget, under which it is granted.
+            The number of the promise, or of the quota, under which it is granted.
         most
             The most requests of the horizon that may be leased.
         n_groups
@@ -151,7 +178,7 @@ class SharedRows:
         slot = self._slot = self._free.pop()
         rows = self.ledger.database.run(
             lambda transaction: transaction.execute(
-                GRANT_AT_ONCE,
+                _GRANT_AT_ONCE,
                 replica=self._replica,
                 retried=0,
                 number=number,
@@ -164,7 +191,7 @@ class SharedRows:
             ),
             "statement",
         )
-        granted = next((row[0] for row in rows if row[-1] == GRANTED), None)
+        granted = next((row[0] for row in rows if row[-1] == _GRANTED), None)
         if granted is None:
             return None
         self.take(rows, n_groups)
@@ -181,9 +208,9 @@ class SharedRows:
         self._slot = self._free.pop() if self._free else 0
         self._note(self.granted, requests)
         self.granted += requests
-        transaction.execute(SET_GRANTS, horizon=self.horizon, terms=key, requests=self.granted)
+        transaction.execute(_SET_GRANTS, horizon=self.horizon, terms=key, requests=self.granted)
         transaction.execute_last(
-            GRANT if self._slot else GRANT_IN_NEW_ROW,
+            _GRANT if self._slot else _GRANT_IN_NEW_ROW,
             slot=self._slot,
             number=number,
             requests=requests,
@@ -199,7 +226,7 @@ class SharedRows:
     def set_grants(self, transaction: Transaction, latest: Latest, leased: int, key: int) -> None:
         """Write how many requests of a horizon were leased so far."""
         requests = latest.totals.requests + leased
-        transaction.execute(SET_GRANTS, horizon=latest.number, terms=key, requests=requests)
+        transaction.execute(_SET_GRANTS, horizon=latest.number, terms=key, requests=requests)
 
     def keep(self, number: int, requests: int) -> None:
         """Remember a lease of this coordinator: the one that was granted last."""
@@ -214,9 +241,14 @@ class SharedRows:
     def close_expired(self, transaction: Transaction) -> None:
         """Close the leases that have expired."""
         for number in self.expired:
-            transaction.execute(CLOSE, number=number)
+            transaction.execute(_CLOSE, number=number)
+
+    def release(self, number: int) -> None:
+        """Close a lease without counts."""
+        self.ledger.database.run(lambda transaction: transaction.execute(_CLOSE, number=number), "statement")
+        self.forget(number)
 
 
 def terms_number(rows: Sequence[Row]) -> int:
     """Return the number of the promise under which rows were written; 0 if there is none."""
-    return next((int(row[0]) for row in rows if row[-1] == TERMS_NUMBER), 0)
+    return next((int(row[0]) for row in rows if row[-1] == _TERMS_NUMBER), 0)

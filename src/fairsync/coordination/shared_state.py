@@ -1,4 +1,4 @@
-"""The state store of one of several coordinators that share a ledger in Postgres.
+"""The state of one of several coordinators that share a ledger in Postgres.
 
 Counts, leases and the promise are rows of the ledger; prices are each coordinator's own. Every change is one short
 transaction that reads the rows, applies the functions that a single coordinator applies to its memory, and writes what
@@ -29,10 +29,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.catalog.groups import Groups
-from fairsync.coordination.lease import lease_key
+from fairsync.coordination.lease import Lease, lease_key
+from fairsync.coordination.lease_quota import most_leased
 from fairsync.coordination.local_state import extended_groups
-from fairsync.coordination.shared_grants import grant_lease
-from fairsync.coordination.shared_queries import CLOSE
+from fairsync.coordination.shared_certificate import new_number
+from fairsync.coordination.shared_view import SharedView
 from fairsync.coordination.target_terms import counted_since, target_terms
 from fairsync.errors import InvalidInputError
 from fairsync.ledger.audit import append_audit
@@ -44,79 +45,152 @@ from fairsync.promises.floors import check_reachable
 from fairsync.promises.promise import EVERY_SLOT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from fairsync.catalog.atoms import Atoms
     from fairsync.catalog.groups import Grouped
-    from fairsync.coordination.lease import Lease, Settlement
+    from fairsync.coordination.lease import Settlement
     from fairsync.coordination.shared_rows import OpenLeases
-    from fairsync.coordination.shared_view import SharedView
+    from fairsync.coordination.shared_terms import SharedTerms
     from fairsync.coordination.targets import Targets
-    from fairsync.ledger import Entry, Totals
+    from fairsync.ledger import Entry, SqlLedger, Totals
     from fairsync.ledger.audit import AuditRecord
     from fairsync.ledger.database import Transaction
-    from fairsync.policies import Terms
+    from fairsync.loop.batch import Batch
+    from fairsync.policies import Policy, Terms
     from fairsync.promises import Promise
 
 # Bounds of the time to wait for leases of other coordinators, in seconds.
 _MIN_DELAY, _MAX_DELAY = 0.001, 0.02
 
 
-class SharedState:
+class SharedState(SharedView):
     """The state of one of several coordinators; compare :class:`fairsync.coordination.local_state.LocalState`.
 
     It is made by :func:`fairsync.coordination.shared_join.join_ledger`.
 
     Parameters
     ----------
-    view
-        What is known of the ledger.
+    ledger, groups, terms, policy, resolve
+        As for `SharedView`.
     lease_seconds
         Seconds after which an open lease expires.
     promises
         The promises over a horizon that this coordinator would make, if they may overlap.
     """
 
-    def __init__(self, view: SharedView, lease_seconds: float, promises: tuple[Promise, ...] | None = None) -> None:
-        self.ledger, self.policy, self.lease_seconds = view.ledger, view.policy, lease_seconds
-        self._view, self._promises = view, promises
-
-    @property
-    def groups(self) -> Groups:
-        """The groups of the promise."""
-        return self._view.groups
-
-    @property
-    def terms(self) -> Terms:
-        """The promise."""
-        return self._view.terms
+    def __init__(
+        self,
+        ledger: SqlLedger,
+        groups: Groups,
+        terms: Terms,
+        policy: Policy,
+        resolve: Callable[[SharedTerms], Atoms | None],
+        lease_seconds: float,
+        promises: tuple[Promise, ...] | None = None,
+    ) -> None:
+        super().__init__(ledger, groups, terms, policy, resolve)
+        self.lease_seconds, self._promises = lease_seconds, promises
 
     @property
     def loop(self) -> LoopState:
         """The state of the loop."""
-        view, prices = self._view, self._view.prices
-        return LoopState(view.rows.progress, prices.price_state, view.certificate.state, None, prices.spending)
+        prices = self.prices
+        return LoopState(self.rows.progress, prices.price_state, self.certificate.state, None, prices.spending)
 
     def learn(self, loop: LoopState) -> None:
         """Take the prices, and what promises may cost, of a loop that was made from this one."""
-        self._view.prices.price_state, self._view.prices.spending = loop.price_state, loop.spending
-
-    def refresh(self) -> None:
-        """Read what other coordinators have written."""
-        self._view.refresh()
+        self.prices.price_state, self.prices.spending = loop.price_state, loop.spending
 
     def past(self) -> Sequence[Totals]:
         """Return the totals of the past horizons, oldest first."""
-        return self.ledger.past()[: self._view.rows.horizon]  # another may have ended since the last refresh
+        return self.ledger.past()[: self.rows.horizon]  # another may have ended since the last refresh
 
     def retry_delay(self, tries: int) -> float:
         """Return the seconds after which to look again whether leases were settled."""
         return min(_MIN_DELAY * 2.0 ** min(tries, 9), _MAX_DELAY) * random.uniform(0.5, 1.0)
 
     def lease(self, n: int, seconds: float | None = None) -> Lease | None:
-        """Lease up to n requests, to expire after these seconds; None if it has to wait for open leases."""
-        return grant_lease(self._view, n, seconds or self.lease_seconds)
+        """Lease up to n requests, to expire after these seconds; None if it has to wait for open leases.
+
+        If the connection breaks, the caller repeats it: then the first grant, of which nobody knows, is taken back.
+        """
+        rows, seconds = self.rows, seconds or self.lease_seconds
+        batch, number = None, rows.retried
+        if not number:
+            number = rows.retried = new_number()
+            batch = self._grant_at_once(number, n, seconds)
+        if batch is None:
+            batch = self.ledger.database.run(lambda tx: self._grant(tx, number, n, seconds), "exclusive", durable=False)
+        rows.retried = 0
+        if batch is None:
+            return None
+        rows.keep(number, batch.requests)
+        return Lease(number, self.prices.priced(self.terms, rows.progress, rows.horizon, batch))
+
+    def _grant_at_once(self, number: int, n: int, seconds: float) -> Batch | None:
+        """Lease up to n requests by one statement; None if that is not possible, or may not be."""
+        rows, most = self.rows, self._most_granted()
+        mine = rows.own_requests
+        batch = self._next_batch(n, max(rows.granted - rows.progress.totals.requests, mine), mine)
+        if (
+            not batch.requests
+            or rows.granted + batch.requests > most
+            or not rows.can_grant_at_once
+            or self._gets_everything()
+            or self.has_news
+            or not self.certificate.forecast_allows(batch)
+        ):
+            return None
+        before = rows.grant_at_once(number, batch.requests, seconds, self.key, most, len(self.groups.labels))
+        if before is None:
+            return None
+        batch = self._next_batch(batch.requests, before - rows.progress.totals.requests, mine)
+        return batch if self.terms.membership is None else self.certificate.under_quota(batch)
+
+    def _grant(self, transaction: Transaction, number: int, n: int, seconds: float) -> Batch | None:
+        """Lease up to n requests with all other leases known; None if they have to be waited for."""
+        rows, found = self.rows, self.expire(transaction, self.read_alone(transaction))
+        leases = found.leases
+        if not leases.open and rows.progress.is_over(self.terms):
+            # A horizon that others have seen end must not continue after a crash.
+            transaction.execute("SET LOCAL synchronous_commit = on")
+            latest = self.ledger.open_horizon(transaction, 0.0)
+            rows.begin(latest, len(latest.totals.exposures))
+            self.certificate.close_quota(transaction, self.terms, leases.open)
+        batch = self._next_batch(n, leases.requests, found.mine)
+        if self.terms.membership is None:
+            granted = replace(leases, issued=number - 1).grant(batch)
+            lease = None if granted is None else granted[1].batch
+        else:
+            affordable = self.prices.spending.affordable(self.terms)
+            lease = self.certificate.grant(
+                transaction, number, batch, rows.progress, leases.open, affordable, takes_all=self._gets_everything()
+            )
+        if lease is not None:
+            rows.grant(transaction, number, batch.requests, seconds, self.key)
+        return lease
+
+    def _gets_everything(self) -> bool:
+        """Return whether the next lease gets the whole certificate and all that caps have left.
+
+        As long as nobody else leases requests, caps need not be shared out: a part for each lease would be a limit per
+        list, and lists differ in what they need.
+        """
+        return self.terms.caps is not None and self.rows.is_alone
+
+    def _most_granted(self) -> int:
+        """Return how many requests of this horizon may be leased, whatever those that are open deliver."""
+        if self.terms.membership is not None:
+            return self.certificate.quota.most
+        missing = self.rows.progress.missing(self.terms)
+        return most_leased(self.terms, missing if self.policy.keeps_floors else np.zeros_like(missing))
+
+    def _next_batch(self, n: int, leased: int, mine: int) -> Batch:
+        rows = self.rows
+        return self.prices.next_batch(self.terms, rows.progress, rows.horizon, n, leased=leased, mine=mine)
 
     def settle(self, number: int, settlement: Settlement) -> Entry | None:
         """Record the counts of a lease; return the entry as it counts, or None if the lease is settled already.
@@ -124,31 +198,28 @@ class SharedState:
         What its requests could show is used here only: each coordinator forecasts from the requests of its own front
         ends, which are a sample of all. What promises cost is not recorded, because the costs of others are not known.
         """
-        view = self._view
         if len(settlement.entry.counts) > len(self.groups.labels):
             self.refresh()  # another coordinator has added groups
         settlement = settlement.within(self.terms.membership)
         counted = self.ledger.settle(number, settlement.entry, lease_key(number), settlement.answers)
-        view.rows.forget(number)
+        self.rows.forget(number)
         if counted is None:
             return None
-        view.rows.progress, counted = view.rows.progress.record(counted)
-        view.prices.record(view.rows.progress.totals, replace(settlement, entry=counted))
-        view.certificate.settle(settlement.certified)
+        self.rows.progress, counted = self.rows.progress.record(counted)
+        self.prices.record(self.rows.progress.totals, replace(settlement, entry=counted))
+        self.certificate.settle(settlement.certified)
         return counted
 
     def record(self, entry: Entry, key: str, answers: Mapping[str, bytes] | None = None) -> bool:
         """Record an entry that belongs to no open lease; return False if this idempotency key is known."""
         if not self.ledger.record([entry], key, answers):
             return False
-        rows = self._view.rows
-        rows.progress = rows.progress.record(entry)[0]
+        self.rows.progress = self.rows.progress.record(entry)[0]
         return True
 
     def release(self, number: int) -> None:
         """Close a lease without counts."""
-        self.ledger.database.run(lambda tx: tx.execute(CLOSE, number=number), "statement")
-        self._view.rows.forget(number)
+        self.rows.release(number)
 
     def extended_groups(self, groups: Grouped) -> Groups:
         """Return the groups of a changed catalog, with those of other coordinators that it does not have."""
@@ -159,25 +230,16 @@ class SharedState:
     def promise(
         self, groups: Groups, terms: Terms, *, may_wait: bool, promises: tuple[Promise, ...] | None = None
     ) -> bool:
-        """Replace the promise for all, or refuse one that cannot be kept; False if it has to be tried again.
-
-        Parameters
-        ----------
-        groups, terms
-            The new promise.
-        may_wait
-            Whether it may be tried again if open leases could break it; they were granted under the old promise.
-        """
-        view = self._view
+        """Replace the promise for all; see :meth:`LocalState.promise`."""
 
         def attempt(transaction: Transaction, rows: OpenLeases) -> bool:
             totals, keeps_floors = rows.latest.totals, self.policy.keeps_floors
-            if view.number:
+            if self.number:
                 totals = totals.grown(len(terms.floors))
             if terms.membership is not None:
                 if not self._can_promise(groups, terms, totals, rows, may_wait=may_wait):
                     return False
-                view.write_terms(transaction, groups, terms, rows, promises=promises or self._promises)
+                self.write_terms(transaction, groups, terms, rows, promises=promises or self._promises)
                 return True
             check_reachable(terms, totals, keeps_floors=keeps_floors)
             try:
@@ -187,21 +249,21 @@ class SharedState:
                 if not may_wait:
                     raise
                 return False
-            view.write_terms(transaction, groups, terms, rows)
+            self.write_terms(transaction, groups, terms, rows)
             return True
 
-        return view.change(attempt)
+        return self.change(attempt)
 
     def _can_promise(self, groups: Groups, terms: Terms, totals: Totals, rows: OpenLeases, *, may_wait: bool) -> bool:
         """Return whether promises that may overlap can be kept; if not, refuse them, or wait for open leases."""
         check_reachable(terms, totals, keeps_floors=False, is_over=not rows.leases.open)
-        progress, open_, is_first = Progress(totals), rows.leases.open, not self._view.number
+        progress, open_, is_first = Progress(totals), rows.leases.open, not self.number
         if EVERY_SLOT in groups.labels[len(self.groups.labels) :] and totals.requests and not is_first:
             raise InvalidInputError(
                 "these caps leave too few items outside them to fill lists with. Coordinators that share a ledger can"
                 " be given them with the first request of a horizon, not later."
             )
-        reserved = self._view.certificate.budget.all_reserved(open_, terms)
+        reserved = self.certificate.quota.all_reserved(open_, terms)
         if not is_first:
             check_caps(progress, terms, self.terms)
             try:
@@ -213,7 +275,7 @@ class SharedState:
         left = progress.left(terms) - rows.leases.requests
         if left <= 0 and not open_:  # the horizon is over
             progress, left = progress.restart(), terms.horizon
-        affordable = self._view.prices.spending.under(terms).affordable(terms)
+        affordable = self.prices.spending.under(terms).affordable(terms)
         if (
             find_certificate(affordable, progress.certain_missing(affordable), progress.room(terms, reserved), left)
             is not None
@@ -231,22 +293,11 @@ class SharedState:
         audit: Sequence[AuditRecord] = (),
         since: Totals | None = None,
     ) -> bool:
-        """Aim at additional exposures, in a new horizon if one is to begin; False if it has to be tried again.
+        """Aim at additional exposures, for all; False if it has to be tried again; see :meth:`LocalState.set_targets`.
 
-        Parameters
-        ----------
-        targets
-            The targets.
-        restart_at
-            Start of a new horizon. Nothing is changed if one has begun since then.
-        saves
-            Values to save in the same transaction, by name.
-        audit
-            Records to add to the audit in the same transaction.
-        since
-            The totals by which the targets were made.
+        If a horizon has begun since ``restart_at``, nothing is changed.
         """
-        view, certificate = self._view, self._view.certificate
+        certificate = self.certificate
         planned: NDArray[np.int64] | None = None
 
         def attempt(transaction: Transaction, rows: OpenLeases) -> bool:
@@ -259,18 +310,18 @@ class SharedState:
                     return True
                 latest = self.ledger.open_horizon(transaction, restart_at)
             totals, open_ = latest.totals.grown(aim.n_columns), rows.leases.open
-            too_dear = None if restart_at is not None else view.prices.spending.too_dear
+            too_dear = None if restart_at is not None else self.prices.spending.too_dear
             terms = target_terms(
                 self.terms, totals, rows.leases.requests, aim,
-                lambda aim: certificate.budget.all_reserved(open_, aim), certificate.plan, too_dear,
+                lambda aim: certificate.quota.all_reserved(open_, aim), certificate.plan, too_dear,
             )  # fmt: skip
-            view.write_terms(transaction, aim.groups, terms, rows, selections=aim.selections)
+            self.write_terms(transaction, aim.groups, terms, rows, selections=aim.selections)
             planned = terms.certificate
             for name, value in (saves or {}).items():
                 self.ledger.write_saved(transaction, name, value)
             append_audit(transaction, audit)
             return True
 
-        done = view.change(attempt)
+        done = self.change(attempt)
         certificate.aim(self.terms, planned)
         return done

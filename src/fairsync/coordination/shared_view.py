@@ -10,6 +10,7 @@ from fairsync.coordination.shared_certificate import SharedCertificate
 from fairsync.coordination.shared_rows import SharedRows, terms_number
 from fairsync.coordination.shared_terms import TERMS, SharedTerms
 from fairsync.errors import UnusableLedgerError
+from fairsync.ledger.tables import write_fact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +51,7 @@ class SharedView:
     prices : OwnPrices
         The prices.
     certificate : SharedCertificate
-        Certificate and budget, where promises may overlap.
+        Certificate and quota, where promises may overlap.
     """
 
     def __init__(
@@ -70,12 +71,12 @@ class SharedView:
         )
         self._resolve = resolve
         self._refused = dict[int, int]()  # the floors that some coordinator found too dear, as they were read last
-        self._key = 0  # under which leases are granted at once: the number of the promise, or minus that of the budget
+        self._key = 0  # under which leases are granted at once: the number of the promise, or minus that of the quota
 
     @property
     def key(self) -> int:
-        """The number of the promise or, with a minus, of the budget, under which leases are granted at once."""
-        return self.number if self.terms.membership is None else -self.certificate.budget.number
+        """The number of the promise or, with a minus, of the quota, under which leases are granted at once."""
+        return self.number if self.terms.membership is None else -self.certificate.quota.number
 
     @property
     def has_news(self) -> bool:
@@ -95,15 +96,16 @@ class SharedView:
         """Read the rows, and adopt the promise if another coordinator has changed it."""
         rows = self.rows.query(transaction)
         if terms_number(rows) != self.number:
-            ((data,),) = transaction.execute("SELECT value FROM saved WHERE name = :name", name=TERMS)
-            self.adopt(SharedTerms.load(bytes(data)))
+            saved = self.ledger.read_saved(transaction, TERMS)
+            assert saved is not None, "it is written with its number"
+            self.adopt(SharedTerms.load(saved))
         return self.rows.take(rows, len(self.groups.labels))
 
     def read_alone(self, transaction: Transaction) -> OpenLeases:
         """Read the rows after all leases that were granted at once, and before all others of that kind."""
         transaction.execute("SELECT 1 FROM grants FOR UPDATE")
         rows = self.read(transaction)
-        self.certificate.read_budget(transaction)
+        self.certificate.read_quota(transaction)
         self._read_refused(transaction)
         if self.has_news:  # it is known to have been written when it is read again
             every = {"horizon": self.rows.horizon, "floors": self.prices.refused(self.rows.horizon)}
@@ -160,7 +162,7 @@ class SharedView:
 
         def reset(transaction: Transaction) -> None:
             rows = self.expire(transaction, self.read_alone(transaction))
-            self.certificate.close_budget(transaction, self.terms, rows.leases.open)
+            self.certificate.close_quota(transaction, self.terms, rows.leases.open)
             self.rows.set_grants(transaction, rows.latest, rows.leases.requests, self.key)
 
         self.ledger.database.run(reset, "exclusive")
@@ -187,13 +189,9 @@ class SharedView:
         self.ledger.write_grown(transaction, len(shared.groups.labels))
         self.ledger.write_saved(transaction, TERMS, shared.dump())
         for name, value in (("terms", str(shared.number)), ("caps", "0" if shared.caps is None else "1")):
-            transaction.execute(
-                "INSERT INTO facts VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-                name=name,
-                value=value,
-            )
-        self.certificate.close_budget(transaction, terms, rows.leases.open)
-        self._key = shared.number if terms.membership is None else -self.certificate.budget.number
+            write_fact(transaction, name, value)
+        self.certificate.close_quota(transaction, terms, rows.leases.open)
+        self._key = shared.number if terms.membership is None else -self.certificate.quota.number
 
     def assume(self, number: int, groups: Groups, terms: Terms) -> None:
         """Continue with a promise that is not in the ledger yet, or that will replace the one with this number."""

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fairsync.ledger.tables import read_pieces
+from fairsync.ledger.tables import read_pieces, write_fact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -78,11 +78,7 @@ def append_audit(transaction: Transaction, records: Sequence[AuditRecord]) -> No
             record=one.record,
             digest=digest,
         )
-    transaction.execute(
-        "INSERT INTO facts VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        name=HEAD,
-        value=f"{number} {digest}",
-    )
+    write_fact(transaction, HEAD, f"{number} {digest}")
 
 
 def read_audit(transaction: Transaction, limit: int, before: int | None = None) -> AuditPage:

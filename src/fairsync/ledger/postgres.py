@@ -25,6 +25,7 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from fairsync.ledger.postgres_errors import InUseError, can_retry, reason_of, translated, unavailable
+from fairsync.ledger.tables import write_fact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -184,10 +185,7 @@ class PostgresDatabase:
 
     def write_format(self, transaction: Transaction, number: int) -> None:
         """Set the format of the tables."""
-        transaction.execute(
-            "INSERT INTO facts VALUES ('format', :format) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            format=str(number),
-        )
+        write_fact(transaction, "format", str(number))
 
     def make_append_only(self, transaction: Transaction, table: str) -> None:
         """Have a trigger refuse changes and deletions of rows of a table."""

@@ -212,11 +212,7 @@ class SqlLedger(NoCopies, Closable):
 
     def load(self, name: str) -> bytes | None:
         """Return the value saved under this name, or None."""
-        rows = self.database.run(
-            lambda transaction: transaction.execute("SELECT value FROM saved WHERE name = :name", name=name),
-            "statement",
-        )
-        return bytes(rows[0][0]) if rows else None
+        return self.database.run(lambda transaction: self.read_saved(transaction, name), "statement")
 
     def close(self) -> None:
         """Close the database, and release its locks."""
@@ -264,6 +260,11 @@ class SqlLedger(NoCopies, Closable):
         """Refuse a write of a former leader."""
         if self.fence is not None:
             self.fence(transaction)
+
+    def read_saved(self, transaction: Transaction, name: str) -> bytes | None:
+        """Return the value saved under this name, or None."""
+        rows = transaction.execute("SELECT value FROM saved WHERE name = :name", name=name)
+        return bytes(rows[0][0]) if rows else None
 
     def write_saved(self, transaction: Transaction, name: str, value: bytes) -> None:
         """Save a value beside the record."""

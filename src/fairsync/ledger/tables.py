@@ -1,4 +1,4 @@
-"""The tables of a ledger that a backup has, and how to read them in pieces."""
+"""The tables of a ledger that a backup has, and how to read and write them."""
 
 from __future__ import annotations
 
@@ -39,3 +39,12 @@ def read_pieces(transaction: Transaction, table: str) -> Iterator[list[tuple[Any
         size = sum(len(value) for row in rows for value in row if isinstance(value, bytes | str))
         n_rows = max(min(len(rows) * _PIECE_BYTES // max(size, 1), _MOST_ROWS, 8 * n_rows), 1)
         rows = transaction.execute(query.replace("{}", f"WHERE {key} > :after"), n_rows=n_rows, after=rows[-1][0])
+
+
+def write_fact(transaction: Transaction, name: str, value: str) -> None:
+    """Write a row of the table ``facts``, replacing the one of the same name."""
+    transaction.execute(
+        "INSERT INTO facts VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        name=name,
+        value=value,
+    )

@@ -50,6 +50,17 @@ def sqlite_path(url: str | Path) -> Path:
     return Path(path)
 
 
+def may_exist(url: str | Path) -> bool:
+    """Return whether there may be a ledger at a URL. Of one in Postgres only the server knows.
+
+    Examples
+    --------
+    >>> may_exist("postgresql://db.internal/shop"), may_exist("sqlite:///no-such-folder/exposures.db")
+    (True, False)
+    """
+    return url != MEMORY and (is_postgres(url) or sqlite_path(url).exists())
+
+
 def open_database(url: str | Path, *, timeout: float = 10.0, owner: str = "one") -> Database:
     """Return the database that a URL names; see :class:`fairsync.ledger.postgres.PostgresDatabase`."""
     if not is_postgres(url):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.plan import NO_CAP, Demands, Program, largest_value, least_shortfall
 from fairsync.schedule.active_windows import ActiveWindows, WindowProgress
 from fairsync.schedule.datetimes import check_aware
+from fairsync.schedule.plan import make_plan
 from fairsync.text import count
 
 if TYPE_CHECKING:
@@ -161,7 +162,6 @@ def check_promise(
     *,
     impression_rates: Mapping[str, float] | None = None,
     requests: Mapping[ScheduledPromise, int] | None = None,
-    up_to_asked: bool = False,
 ) -> Feasibility:
     """Check a new promise against the forecast and the existing promises.
 
@@ -175,9 +175,6 @@ def check_promise(
         its active window, if any, are taken from ``exposures``.
     promises, exposures, forecast, now, supply, impression_rates, requests
         As for :func:`fairsync.schedule.make_plan`.
-    up_to_asked
-        Whether to look for no larger floors than the promise asks for, and no further than to the first window that
-        refuses it, which is many times as fast: ``largest`` is then that of this window, and ``largest_safe`` 0.
 
     Examples
     --------
@@ -194,75 +191,135 @@ def check_promise(
     is expected to have room for 728 beside all other promises. The largest feasible floor is 728. Lower the floor to
     that, or lengthen the window.
     """
-    now = check_aware(now, "now")
-    every = [other for other in dict.fromkeys(promises) if other != promise]
-    rivals = [other for other in every if other.promise.priority <= promise.promise.priority]
-    check = _Check(promise, exposures, requests or {}, forecast, now, supply, impression_rates)
-    current = promise.window.at(now)
-    if promise.window.recurs:
-        first = max(now, promise.window.start or now)
-        spans = [span for span in promise.window.between(first, first + 2 * _WEEK) if span.start < first + _WEEK]
-    else:
-        spans = [span for span in (current or promise.window.after(now),) if span]
-    if not spans:
-        raise InvalidInputError(f"the {promise.window} is over: choose one that ends after {now.isoformat()}.")
-    asked, start = _asked(promise), max(spans[0].start, now)
-    most = asked if up_to_asked else None
-    by_window = []
-    for span in spans:
-        by_window.append((check.largest(rivals, span, most), span))
-        if up_to_asked and by_window[-1][0] < asked:
-            break
-    largest, tightest = min(by_window, key=lambda one: one[0])
-    largest_safe: float = 0
-    if not up_to_asked:
-        largest_safe = min(check.largest(rivals, span, most, is_safe=True) for span in spans)
-    has_limit = promise.promise.at_most is not None or promise.promise.at_most_per_list is not None
-    limit_reason = next(filter(None, (check.limit_reason(every, span) for span in spans)), "") if has_limit else ""
-    displaced = check.missing_more(rivals, start) if asked <= largest and has_limit and not limit_reason else ()
-    effective_from: datetime | None = None
-    pushes_out: tuple[ScheduledPromise, ...] = ()
-    if asked <= largest and not displaced and not limit_reason:
-        at_once = not promise.window.recurs or (
-            current is not None
-            and check.largest(rivals, current, asked) >= asked
-            and not (has_limit and check.limit_reason(every, current))
-        )
-        effective_from = now if at_once and current else spans[0].start
-        pushes_out = check.missing_more(every, start) if len(every) > len(rivals) else ()
-    (code,) = supply.codes_of([promise.selection])
-    per_list = int(supply.most[code])
-    is_expected = per_list > 0 and not supply.assured.most[code]
-    return Feasibility(
-        promise, largest, largest_safe, tightest, effective_from, per_list, displaced, pushes_out, limit_reason,
-        is_expected,
-    )  # fmt: skip
+    check = FeasibilityCheck(
+        promise, tuple(promises), exposures, forecast, check_aware(now, "now"), supply, impression_rates, requests or {}
+    )
+    return check.run()
 
 
 @dataclass(frozen=True)
-class _Check:
-    """All that a check of a promise depends on."""
+class FeasibilityCheck:
+    """A check of a promise beside others, with a snapshot of all that it depends on.
+
+    Attributes
+    ----------
+    promise : ScheduledPromise
+        The promise to check.
+    others : tuple of ScheduledPromise
+        The existing promises.
+    exposures, traffic, now, supply, impression_rates, requests
+        As for :func:`fairsync.schedule.make_plan`, where the traffic is the forecast.
+    checkpoint : Callable
+        Called for each window and each deadline; raises to end the check.
+    """
 
     promise: ScheduledPromise
+    others: tuple[ScheduledPromise, ...]
     exposures: Mapping[ScheduledPromise, int]
-    requests: Mapping[ScheduledPromise, int]
-    forecast: TrafficForecast
+    traffic: TrafficForecast
     now: datetime
     supply: Supply
-    impression_rates: Mapping[str, float] | None
+    impression_rates: Mapping[str, float] | None = None
+    requests: Mapping[ScheduledPromise, int] = field(default_factory=dict)
+    checkpoint: Callable[[], object] = lambda: None
 
-    def largest(
+    def run(self, *, up_to_asked: bool = False) -> Feasibility:
+        """Return whether the expected traffic can deliver the promise; see :func:`check_promise`.
+
+        Parameters
+        ----------
+        up_to_asked
+            Whether to look for no larger floors than the promise asks for, and no further than to the first window that
+            refuses it, which is many times as fast: ``largest`` is then that of this window, and ``largest_safe`` 0.
+        """
+        promise, now = self.promise, self.now
+        every = [other for other in dict.fromkeys(self.others) if other != promise]
+        rivals = [other for other in every if other.promise.priority <= promise.promise.priority]
+        current = promise.window.at(now)
+        if promise.window.recurs:
+            first = max(now, promise.window.start or now)
+            spans = [span for span in promise.window.between(first, first + 2 * _WEEK) if span.start < first + _WEEK]
+        else:
+            spans = [span for span in (current or promise.window.after(now),) if span]
+        if not spans:
+            raise InvalidInputError(f"the {promise.window} is over: choose one that ends after {now.isoformat()}.")
+        asked, start = _asked(promise), max(spans[0].start, now)
+        most = asked if up_to_asked else None
+        by_window = []
+        for span in spans:
+            by_window.append((self._largest(rivals, span, most), span))
+            if up_to_asked and by_window[-1][0] < asked:
+                break
+        largest, tightest = min(by_window, key=lambda one: one[0])
+        largest_safe: float = 0
+        if not up_to_asked:
+            largest_safe = min(self._largest(rivals, span, most, is_safe=True) for span in spans)
+        has_limit = promise.promise.at_most is not None or promise.promise.at_most_per_list is not None
+        limit_reason = next(filter(None, (self._limit_reason(every, span) for span in spans)), "") if has_limit else ""
+        displaced = self._missing_more(rivals, start) if asked <= largest and has_limit and not limit_reason else ()
+        effective_from: datetime | None = None
+        pushes_out: tuple[ScheduledPromise, ...] = ()
+        if asked <= largest and not displaced and not limit_reason:
+            at_once = not promise.window.recurs or (
+                current is not None
+                and self._largest(rivals, current, asked) >= asked
+                and not (has_limit and self._limit_reason(every, current))
+            )
+            effective_from = now if at_once and current else spans[0].start
+            pushes_out = self._missing_more(every, start) if len(every) > len(rivals) else ()
+        (code,) = self.supply.codes_of([promise.selection])
+        per_list = int(self.supply.most[code])
+        is_expected = per_list > 0 and not self.supply.assured.most[code]
+        return Feasibility(
+            promise, largest, largest_safe, tightest, effective_from, per_list, displaced, pushes_out, limit_reason,
+            is_expected,
+        )  # fmt: skip
+
+    def pushes_out(self, verdict: Feasibility) -> tuple[ScheduledPromise, ...]:
+        """Return the promises that would miss more if the promise were made, whether it was accepted or not."""
+        if verdict.accepted:
+            return verdict.pushes_out
+        if verdict.displaced or verdict.limit_reason:
+            return verdict.displaced
+        is_active = self.promise.window.at(self.now) is not None
+        moment = self.now if is_active else verdict.tightest.start
+        exposures, requests = (self.exposures, self.requests) if is_active else ({}, {})
+        most = replace(self.promise.promise, priority=1)  # as if it came before all others
+        forced = replace(self.promise, promise=most)
+
+        def missed(promises: tuple[ScheduledPromise, ...]) -> dict[ScheduledPromise, int]:
+            plan = make_plan(
+                promises,
+                exposures,
+                self.traffic,
+                moment,
+                self.supply,
+                impression_rates=self.impression_rates,
+                requests=requests,
+            )
+            return {one.promise: one.shortfall for one in plan.statuses}
+
+        later = tuple(  # those of its own priority, too, would have to give way
+            replace(one, promise=replace(one.promise, priority=one.promise.priority + 1)) for one in self.others
+        )
+        before, after = missed(later), missed((*later, forced))
+        return tuple(
+            other for other, one in zip(self.others, later, strict=True) if after.get(one, 0) > before.get(one, 0)
+        )
+
+    def _largest(
         self, others: list[ScheduledPromise], span: Span, most: float | None, *, is_safe: bool = False
     ) -> float:
         """Return the largest floor of a window from now on, `most` at most: exposures that count, or a share.
 
         By expected traffic, or if `is_safe` by its lower bound.
         """
+        self.checkpoint()
         start, supply = max(span.start, self.now), self.supply.assured if is_safe else self.supply
         active = ActiveWindows.of([*others, self.promise], start, supply, self.impression_rates)
         progress, requests = self._progress(active), self._expected(active)
         if is_safe:
-            lower = [int(self.forecast.lower_bound(start, end, self.now)) for end in active.deadlines]
+            lower = [int(self.traffic.lower_bound(start, end, self.now)) for end in active.deadlines]
             requests = np.array(lower, dtype=np.int64)
         this = active.promises.index(self.promise)
         times, offset = active.multiples(this, progress, requests)
@@ -275,12 +332,12 @@ class _Check:
         shown = math.floor(value * 10**_DIGITS + _ROUNDING) / 10**_DIGITS
         return shown if value < most * (1 - _ROUNDING) else most
 
-    def missing_more(self, others: list[ScheduledPromise], start: datetime) -> tuple[ScheduledPromise, ...]:
+    def _missing_more(self, others: list[ScheduledPromise], start: datetime) -> tuple[ScheduledPromise, ...]:
         """Return the promises that would miss more beside the promise than without it, by expected traffic."""
         beside, without = self._missed([*others, self.promise], start), self._missed(others, start)
         return tuple(one for one in others if beside.get(one, 0.0) > without.get(one, 0.0) + _MISSED)
 
-    def limit_reason(self, others: list[ScheduledPromise], span: Span) -> str:
+    def _limit_reason(self, others: list[ScheduledPromise], span: Span) -> str:
         """Return why the cap or the limit per list cannot be kept from a window on; empty if it can."""
         start, promise, window = max(span.start, self.now), self.promise.promise, self.promise.window
         so_far = int(self.exposures.get(self.promise, 0)) if self.now in span else 0
@@ -338,7 +395,11 @@ class _Check:
 
     @cached_property
     def _expect(self) -> Callable[[datetime, datetime], float]:
-        return cache(lambda start, end: self.forecast.expected(start, end, self.now))  # many have the same deadline
+        def expect(start: datetime, end: datetime) -> float:
+            self.checkpoint()
+            return self.traffic.expected(start, end, self.now)
+
+        return cache(expect)  # many have the same deadline
 
     def _expected(self, active: ActiveWindows) -> Ints:
         return np.array([int(self._expect(active.now, end)) for end in active.deadlines], dtype=np.int64)

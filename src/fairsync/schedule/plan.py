@@ -15,7 +15,6 @@ from fairsync.promises.promise import Promise
 from fairsync.promises.selection import selection_name
 from fairsync.schedule.active_windows import ActiveWindows, WindowProgress
 from fairsync.schedule.bank import share_bank
-from fairsync.schedule.datetimes import check_aware
 from fairsync.schedule.promise_status import PromiseStatus
 from fairsync.schedule.targets import Owed, next_targets
 from fairsync.schedule.traffic import Traffic
@@ -67,23 +66,6 @@ class Plan:
     expected: float
     lower_bound: float
     statuses: tuple[PromiseStatus, ...]
-
-    def count(self, gained: Mapping[str, int], now: datetime) -> dict[ScheduledPromise, int]:
-        """Return the exposures of each promise in its window at a later moment, for the next plan.
-
-        Parameters
-        ----------
-        gained
-            {selection: exposures} from the moment of this plan to ``now``, or to the end of the period.
-        now
-            The later moment. A promise whose window has ended by then is left out: its next window starts at 0.
-        """
-        now = check_aware(now, "now")
-        return {
-            status.promise: status.exposures + int(gained.get(status.promise.selection, 0))
-            for status in self.statuses
-            if now in status.span
-        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary."""

@@ -15,7 +15,11 @@ from fairsync.schedule.window import Window
 from fairsync.text import count
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
     from fairsync.catalog.groups import Label
+    from fairsync.schedule.window import Span
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +133,22 @@ class ScheduledPromise:
         if "group" in values:
             return cls.of_group(values["group"], values["floor"], window, attribute)
         return cls(Promise.from_dict({name: one for name, one in values.items() if name != "window"}), window)
+
+
+def active_spans(promises: Iterable[ScheduledPromise], now: datetime) -> dict[ScheduledPromise, Span]:
+    """Return the active window of each promise that has one.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime
+    >>> over = Window.campaign(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC), "UTC")
+    >>> promises = [ScheduledPromise.of_group("toys", 5, window) for window in (Window.hour("UTC"), over)]
+    >>> [span.start.hour for span in active_spans(promises, datetime(2026, 3, 4, 9, 30, tzinfo=UTC)).values()]
+    [9]
+    """
+    promises = list(promises)
+    spans = {window: window.at(now) for window in {one.window for one in promises}}  # thousands may have the same few
+    return {one: span for one in promises if (span := spans[one.window]) is not None}
 
 
 def _bound(bound: float) -> str:

@@ -12,6 +12,11 @@ from fairsync.schedule.window import Span
 if TYPE_CHECKING:
     from datetime import datetime
 
+# Attributes and properties of a status that are numbers or truth values, and those that are moments.
+_NUMBERS = ("exposures", "at_pace", "reachable", "certain", "foreseen", "floor", "cap", "requests")
+_DERIVED = ("missing", "possible", "at_risk", "shortfall")
+_MOMENTS = ("at_risk_since", "impossible_since", "unlimited_since")
+
 
 @dataclass(frozen=True)
 class PromiseStatus:
@@ -118,59 +123,33 @@ class PromiseStatus:
         """
         unlimited = (before.unlimited_since if before else None) or self.unlimited_since
         at_risk = (before.at_risk_since if before else None) or (now if self.at_risk or not self.possible else None)
+        impossible, foreseen = None if self.possible else now, self.shortfall
         if before and before.impossible_since:
-            return replace(
-                self, at_risk_since=at_risk, impossible_since=before.impossible_since, foreseen=before.foreseen,
-                unlimited_since=unlimited,
-            )  # fmt: skip
-        impossible = None if self.possible else now
+            impossible, foreseen = before.impossible_since, before.foreseen
         return replace(
-            self, at_risk_since=at_risk, impossible_since=impossible, foreseen=self.shortfall,
-            unlimited_since=unlimited,
-        )  # fmt: skip
+            self, at_risk_since=at_risk, impossible_since=impossible, foreseen=foreseen, unlimited_since=unlimited
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary of the attributes and the derived properties."""
+        moments = {name: getattr(self, name) for name in _MOMENTS}
         return {
             "promise": self.promise.to_dict(),
             "span": self.span.to_dict(),
-            "exposures": self.exposures,
-            "at_pace": self.at_pace,
-            "reachable": self.reachable,
-            "certain": self.certain,
-            "at_risk_since": self.at_risk_since.isoformat() if self.at_risk_since else None,
-            "impossible_since": self.impossible_since.isoformat() if self.impossible_since else None,
-            "foreseen": self.foreseen,
-            "missing": self.missing,
-            "possible": self.possible,
-            "at_risk": self.at_risk,
-            "shortfall": self.shortfall,
-            "floor": self.floor,
-            "cap": self.cap,
-            "requests": self.requests,
+            **{name: getattr(self, name) for name in (*_NUMBERS, *_DERIVED)},
+            **{name: None if moment is None else moment.isoformat() for name, moment in moments.items()},
             "gives_way_to": [one.to_dict() for one in self.gives_way_to],
-            "unlimited_since": self.unlimited_since.isoformat() if self.unlimited_since else None,
         }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], attribute: str = "group") -> PromiseStatus:
         """Return the object that :meth:`to_dict` describes; see :meth:`ScheduledPromise.from_dict`."""
         # Plans that older versions stored do not have all of these keys.
-        at_risk, impossible = values.get("at_risk_since"), values["impossible_since"]
-        unlimited = values.get("unlimited_since")
+        known: dict[str, Any] = {name: values[name] for name in _NUMBERS if name in values}
+        known |= {name: parse_aware(values[name], name) for name in _MOMENTS if values.get(name)}
         return cls(
             ScheduledPromise.from_dict(values["promise"], attribute),
             Span.from_dict(values["span"]),
-            exposures=int(values["exposures"]),
-            at_pace=int(values["at_pace"]),
-            reachable=int(values["reachable"]),
-            certain=int(values["certain"]),
-            at_risk_since=parse_aware(at_risk, "at_risk_since") if at_risk else None,
-            impossible_since=parse_aware(impossible, "impossible_since") if impossible else None,
-            foreseen=int(values.get("foreseen", 0)),
-            floor=int(values.get("floor", -1)),
-            cap=values.get("cap"),
-            requests=int(values.get("requests", 0)),
+            **known,
             gives_way_to=tuple(ScheduledPromise.from_dict(one, attribute) for one in values.get("gives_way_to", ())),
-            unlimited_since=parse_aware(unlimited, "unlimited_since") if unlimited else None,
         )

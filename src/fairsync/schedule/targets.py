@@ -10,13 +10,12 @@ import numpy as np
 from fairsync.plan import NO_CAP, least_shortfall
 from fairsync.plan.lowering import lower_floors
 from fairsync.promises.plan_bounds import PlanBounds
-from fairsync.schedule.worst_case import worst_case_requests
+from fairsync.schedule.traffic import Traffic, worst_case_requests
 
 if TYPE_CHECKING:
     from fairsync.schedule.active_windows import ActiveWindows, WindowProgress
     from fairsync.schedule.bank import Bank
     from fairsync.schedule.seasonal_profile import Bools, Floats, Ints
-    from fairsync.schedule.traffic import Traffic
 
 _ROUNDING = 1e-6
 # What must come forward comes within this part of the requests until its deadline, or at one exposure in each list.

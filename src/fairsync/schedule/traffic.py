@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-
-from fairsync.schedule.worst_case import best_case_requests, worst_case_requests
 
 if TYPE_CHECKING:
     from fairsync.schedule.active_windows import ActiveWindows
     from fairsync.schedule.forecast import TrafficForecast
     from fairsync.schedule.seasonal_profile import Floats, Ints
+
+# The 99.9 % quantile of the normal distribution: by chance alone, traffic falls further below its mean than this many
+# standard deviations once in a thousand times.
+_NORMAL_QUANTILE = 3.09
 
 
 class Traffic(NamedTuple):
@@ -63,3 +66,43 @@ class Traffic(NamedTuple):
             [first + worst_case_requests(whole, least, self.worst_case_traffic) for whole, least in later],
             dtype=np.int64,
         )
+
+
+def worst_case_requests(expected: float, lower_bound: float, worst_case_traffic: float) -> int:
+    """Return the number of requests under worst-case traffic.
+
+    Parameters
+    ----------
+    expected
+        Expected requests, by the forecast.
+    lower_bound
+        The lower bound of the forecast.
+    worst_case_traffic
+        The part of the expected requests that come in the worst case.
+
+    Examples
+    --------
+    >>> worst_case_requests(9000, lower_bound=8000, worst_case_traffic=1 / 3)
+    3000
+    >>> worst_case_requests(9000, lower_bound=1000, worst_case_traffic=1 / 3)
+    1000
+    >>> worst_case_requests(12, lower_bound=12, worst_case_traffic=1)
+    2
+    """
+    return max(int(min(lower_bound, worst_case_traffic * expected, _by_chance(expected, -_NORMAL_QUANTILE))), 0)
+
+
+def best_case_requests(expected: float) -> int:
+    """Return the number of requests that chance alone would exceed once in a thousand times, at least 1.
+
+    Examples
+    --------
+    >>> best_case_requests(0.0), best_case_requests(12.0)
+    (2, 25)
+    """
+    return math.ceil(_by_chance(expected, _NORMAL_QUANTILE))
+
+
+def _by_chance(expected: float, deviations: float) -> float:
+    """Return the requests that are some standard deviations from their mean, if they come independently."""
+    return expected + deviations * math.sqrt(expected) + (deviations**2 - 1) / 6

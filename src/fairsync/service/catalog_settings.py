@@ -1,10 +1,14 @@
-"""Open the items that the settings name: files, or what only a search engine holds."""
+"""Open the items that the settings name: files with the changes through the API, or what only a search engine holds."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairsync.errors import InvalidInputError
+from fairsync.ledger.reader import LedgerReader
+from fairsync.ledger.urls import may_exist
 from fairsync.search.engines.hosted_catalog import HostedCatalog
+from fairsync.service.promises.saved_items import SavedItems, apply_changes
 from fairsync.service.search_settings import open_engine
 
 if TYPE_CHECKING:
@@ -31,3 +35,22 @@ def describe_items(catalog: Catalog) -> str:
     lacking = f"; {left_out:,} items that lack one of these are left out" if left_out else ""
     names = ", ".join(catalog.promised)
     return f"{held}, in the engine only; {catalog.n_rows:,} combinations of {names}{lacking}"
+
+
+def read_items(settings: Settings) -> tuple[Catalog, int]:
+    """Return the items of a service with all changes, and the number of the latest. The service may be running."""
+    if settings.catalog.path is None:
+        raise InvalidInputError(
+            "the items are in an engine only, and so are their changes: there is nothing to export."
+        )
+    from fairsync.catalog.files import open_catalog  # it needs polars, which takes memory
+
+    files, url = open_catalog(settings.catalog.path), settings.ledger.url
+    known = files.changes or 0
+    if not may_exist(url):
+        return files, known
+    with LedgerReader(url) as reader:
+        if reader.summary().format < 3:  # tables of an earlier format have no items
+            return files, known
+        changes = SavedItems(reader.database, files)
+        return apply_changes(files, changes.load()), max(changes.latest, known)

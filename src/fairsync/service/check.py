@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.promises.planning import alike, supply_of
 from fairsync.service.promises.promise_series import promises_of
 from fairsync.service.search_settings import describe_search
-from fairsync.service.server.authentication import Tokens
+from fairsync.service.server.access_control import Tokens
 from fairsync.service.server.histories import load_histories
 
 if TYPE_CHECKING:
@@ -37,20 +37,23 @@ class ConfigurationCheck:
 
     Attributes
     ----------
+    catalog : Catalog or None
+        The items; None if they cannot be read.
     facts : dict
         What the configuration means, as a text by subject.
-    verdicts : list of Feasibility
-        The feasibility of each promise of the file, beside all others.
     problems : list of str
         Reasons why the service could not start or not keep its promises.
     warnings : list of str
         Risks that do not prevent a start.
+    verdicts : list of Feasibility
+        The feasibility of each promise of the file, beside all others.
     """
 
+    catalog: Catalog | None
     facts: dict[str, str]
-    verdicts: list[Feasibility]
     problems: list[str]
     warnings: list[str]
+    verdicts: list[Feasibility] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -62,26 +65,7 @@ class ConfigurationCheck:
         }
 
 
-@dataclass(frozen=True)
-class StartCheck:
-    """What can be said before a start, without writing anything.
-
-    Attributes
-    ----------
-    catalog : Catalog or None
-        The items; None if they cannot be read.
-    facts : dict
-        What the configuration means, as a text by subject.
-    problems : list of str
-        Reasons why the service cannot start.
-    """
-
-    catalog: Catalog | None
-    facts: dict[str, str]
-    problems: list[str]
-
-
-def check_start(settings: Settings, environ: Mapping[str, str] | None = None) -> StartCheck:
+def check_start(settings: Settings, environ: Mapping[str, str] | None = None) -> ConfigurationCheck:
     """Check what a start needs, by reading: items, engine, model, tokens, policies, promises, and the ledger's place.
 
     Whether promises can be kept is left out, because those that the ledger holds replace those of the settings.
@@ -117,7 +101,7 @@ def check_start(settings: Settings, environ: Mapping[str, str] | None = None) ->
             make_policy(part.promise.policy)
         with _collecting(problems):
             check_writable(part.ledger.url)
-    return StartCheck(catalog, facts, list(dict.fromkeys(problems)))
+    return ConfigurationCheck(catalog, facts, list(dict.fromkeys(problems)), settings.warnings)
 
 
 def check(
@@ -135,7 +119,7 @@ def check(
         The time at which the promises would begin. Defaults to the present.
     """
     start = check_start(settings, environ)
-    catalog, facts, problems, warnings = start.catalog, start.facts, start.problems, settings.warnings
+    catalog, facts, problems, warnings = start.catalog, start.facts, start.problems, start.warnings
     verdicts: list[Feasibility] = []
     if catalog is not None:
         with _collecting(problems):
@@ -145,7 +129,7 @@ def check(
         warnings.extend(risks)
     problems = list(dict.fromkeys(problems))
     problems += [verdict.message for verdict in verdicts if not verdict.accepted]
-    return ConfigurationCheck(facts, verdicts, problems, warnings)
+    return ConfigurationCheck(catalog, facts, problems, warnings, verdicts)
 
 
 # With more promises than this, one of each window, priority and kind of bounds is checked beside all others.

@@ -9,7 +9,7 @@ from fairsync.coordination.shared_terms import SharedTerms
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.ledger import open_ledger
 from fairsync.ledger.reader import LedgerReader
-from fairsync.ledger.urls import MEMORY, describe_url, is_postgres, sqlite_path
+from fairsync.ledger.urls import MEMORY, describe_url, is_postgres, may_exist, sqlite_path
 from fairsync.policies import make_policy
 from fairsync.promises.floors import make_terms
 from fairsync.promises.selection import counted_text
@@ -67,7 +67,7 @@ def fit_ledger(catalog: Catalog, ledger: Ledger) -> Catalog:
 def read_groups(settings: Settings, catalog: Catalog) -> Catalog:
     """Return the catalog with its groups in the order of the ledger's counts, without writing to the ledger."""
     url = settings.ledger.url
-    if url == MEMORY or not (is_postgres(url) or sqlite_path(url).exists()):
+    if not may_exist(url):
         return catalog
     with LedgerReader(url, settings.http.request_seconds / 2) as reader:
         return fit_groups(catalog, reader)
@@ -83,7 +83,7 @@ def describe_ledger(settings: Settings, catalog: Catalog | None) -> tuple[str, l
         return "in memory: lost when the service ends", []
     address = describe_url(url)
     check_writable(url)
-    if not is_postgres(url) and not sqlite_path(url).exists():
+    if not may_exist(url):
         return f"{address}, a new file", []
     with LedgerReader(url) as reader:
         found = reader.summary()

@@ -30,8 +30,8 @@ from fairsync.service.catalog_settings import open_items
 from fairsync.service.check import check_start
 from fairsync.service.ledger_settings import fit_ledger, open_service_ledger, read_groups
 from fairsync.service.promises.conversion import promises_from_records
-from fairsync.service.promises.item_changes import ItemChanges
 from fairsync.service.promises.promise_service import PromiseService
+from fairsync.service.promises.saved_items import SavedItems
 from fairsync.service.search_settings import make_search
 from fairsync.service.server.app import make_app
 from fairsync.service.server.json_logging import log, start_logging
@@ -92,17 +92,17 @@ def make_promise_service(settings: Settings, files: Catalog | None = None) -> Pr
         count=settings.promise.count,
         worst_case_traffic=worst_case_traffic,
         budget=settings.promise.budget,
-        item_changes=_item_changes(ledger, files),
+        saved_items=_saved_items(ledger, files),
     )
 
 
-def _item_changes(ledger: Ledger, files: Catalog) -> ItemChanges | None:
+def _saved_items(ledger: Ledger, files: Catalog) -> SavedItems | None:
     """Return the changes of items that the ledger keeps. Items that only an engine holds are changed there."""
     if isinstance(files, HostedCatalog) or not isinstance(ledger, SqlLedger):
         return None
     from fairsync.catalog.files import StoredCatalog
 
-    return ItemChanges(ledger.database, files) if isinstance(files, StoredCatalog) else None
+    return SavedItems(ledger.database, files) if isinstance(files, StoredCatalog) else None
 
 
 def make_services(

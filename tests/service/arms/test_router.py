@@ -19,8 +19,8 @@ from fairsync.catalog.files import save_catalog
 from fairsync.errors import InvalidInputError
 from fairsync.ledger.reader import LedgerReader
 from fairsync.schedule import ScheduledPromise, Window
+from fairsync.service.arms.arm_record import PromisedItems
 from fairsync.service.arms.arm_settings import make_assignment
-from fairsync.service.arms.promised_items import PromisedItems
 from fairsync.service.catalog_settings import open_items
 from fairsync.service.client import Client
 from fairsync.service.run import make_services

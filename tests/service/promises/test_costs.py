@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
+from fairsync.catalog.atoms import Membership
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.promises import Promise
 from fairsync.promises.resolve import find_atoms
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
 from fairsync.service.promises import costs as module
-from fairsync.service.promises.costs import Answered, AskedOfAtoms, Costs, estimate_costs
+from fairsync.service.promises.costs import Answered, Asked, Costs, estimate_costs
 
 GROUPS, REQUESTS, K, DIM = 12, 2000, 8, 12
 
@@ -38,7 +39,13 @@ class World(NamedTuple):
     def estimate(self, which: npt.NDArray[np.intp]) -> Costs:
         sample = Answered(self.users[which, None], self.rows[which], self.relevance[which])
         search = ExactIndex(self.catalog, threads=1).search
-        return estimate_costs(self.catalog, search, sample, self.asked, np.zeros(GROUPS))
+        return estimate_costs(search, sample, of_groups(self.catalog, self.asked), np.zeros(GROUPS))
+
+
+def of_groups(catalog: Catalog, floors: npt.NDArray[np.float64]) -> Asked:
+    """Return what floors of groups asked for, as shares of their exposures."""
+    groups = Membership.of([(code,) for code in range(catalog.n_groups)], catalog.n_groups)
+    return Asked(catalog.group_of, groups, floors, np.full(catalog.n_groups, np.inf))
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +119,7 @@ def test_nothing_costs_less_than_the_least_whatever_was_answered(seed: int) -> N
     relevance = np.take_along_axis(users[:, 0] @ catalog.embeddings.T, rows, axis=1)
     asked, prices = rng.random(catalog.n_groups) * rng.integers(0, 2), -rng.random(catalog.n_groups)
     sample = Answered(users, rows, relevance)
-    costs = estimate_costs(catalog, ExactIndex(catalog).search, sample, asked, prices)
+    costs = estimate_costs(ExactIndex(catalog).search, sample, of_groups(catalog, asked), prices)
     assert costs.least is not None
     assert 0 <= costs.least <= costs.share + 1e-12
     assert (costs.groups >= 0).all()
@@ -127,7 +134,7 @@ def test_what_was_not_promised_need_not_be_paid_for(world: World) -> None:
     assert (nothing.least, nothing.ratio) == (0.0, None)
 
 
-def overlapping_world(seed: int) -> tuple[Catalog, npt.NDArray[np.float64], list[Promise], Answered, AskedOfAtoms]:
+def overlapping_world(seed: int) -> tuple[Catalog, npt.NDArray[np.float64], list[Promise], Answered, Asked]:
     """Return requests that were answered under a floor, a cap and a limit per list, which overlap."""
     rng = np.random.default_rng(seed)
     n, requests = 300, 400
@@ -153,7 +160,7 @@ def overlapping_world(seed: int) -> tuple[Catalog, npt.NDArray[np.float64], list
     floors = np.array([one.floor(slots) for one in promises]) / had
     caps = np.array([np.inf if (cap := one.cap(slots)) is None else cap for one in promises]) / had
     limits = np.array([one.at_most_per_list or K for one in promises])
-    asked = AskedOfAtoms(atoms.atom_of, atoms.membership, np.minimum(floors, 1), np.maximum(caps, 1), limits)
+    asked = Asked(atoms.atom_of, atoms.membership, np.minimum(floors, 1), np.maximum(caps, 1), limits)
     return catalog, users, promises, Answered(users[:, None], rows, found.relevance), asked
 
 
@@ -162,7 +169,7 @@ def test_promises_over_anything_cost_at_least_what_the_best_plan_gives_up(seed: 
     catalog, users, promises, answered, asked = overlapping_world(seed)
     best = hindsight(catalog, users, k=K, promises=promises)
     search = ExactIndex(find_atoms(catalog, promises).catalog(catalog), threads=1).search
-    costs = estimate_costs(catalog, search, answered, asked, np.zeros(len(promises)))
+    costs = estimate_costs(search, answered, asked, np.zeros(len(promises)))
     least = costs.least * best.unconstrained_relevance
     given_up = best.unconstrained_relevance - best.feasible_relevance
     assert 0.95 * best.cost <= least <= given_up * (1 + 1e-6)
@@ -174,7 +181,7 @@ def test_promises_over_anything_cost_at_least_what_the_best_plan_gives_up(seed: 
 def test_a_bound_that_is_left_out_leaves_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog, _, promises, answered, asked = overlapping_world(0)
     search = ExactIndex(find_atoms(catalog, promises).catalog(catalog), threads=1).search
-    every = estimate_costs(catalog, search, answered, asked, np.array([-0.2, -0.1, 0.0, 0.0]))
+    every = estimate_costs(search, answered, asked, np.array([-0.2, -0.1, 0.0, 0.0]))
     monkeypatch.setattr(module, "MOST_BOUNDS", 1)
-    one = estimate_costs(catalog, search, answered, asked, np.array([-0.2, -0.1, 0.0, 0.0]))
+    one = estimate_costs(search, answered, asked, np.array([-0.2, -0.1, 0.0, 0.0]))
     assert 0 < one.least < every.least

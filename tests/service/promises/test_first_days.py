@@ -13,7 +13,7 @@ from fairsync.promises import Promise
 from fairsync.schedule import ScheduledPromise
 from fairsync.service.promises import saved_state
 from fairsync.service.promises.conversion import promise_from_record
-from fairsync.service.promises.first_days import first_days
+from fairsync.service.promises.promise_series import first_days
 from fairsync.service.schema import PromiseRecord, WindowRecord
 from service.promises.test_promise_service import START
 from service.promises.test_selections import Shop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,14 +14,10 @@ from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import Ledger, MemoryLedger
-from fairsync.schedule import Feasibility, Forecast, ScheduledPromise, Window
+from fairsync.schedule import Feasibility, FeasibilityCheck, Forecast, ScheduledPromise, Window
 from fairsync.service.promises.pace import PaceHistory
-from fairsync.service.promises.planning import FeasibilityCheck
 from fairsync.service.promises.promise_service import PromiseService
 from service.running import small_catalog
-
-if TYPE_CHECKING:
-    from fairsync.catalog.groups import Label
 
 START = datetime(2026, 3, 2, 10, 15, tzinfo=UTC)
 MANY = 3_000
@@ -119,7 +115,7 @@ def test_a_promise_is_checked_again_if_others_were_changed_meanwhile(monkeypatch
 def test_paces_of_thousands_of_promises_fit_into_memory() -> None:
     window, few, many = Window.day("UTC"), PaceHistory(), PaceHistory()
     promises = [ScheduledPromise.of_group(group, 3, window) for group in range(MANY)]
-    prices: dict[Label, float] = dict.fromkeys(range(MANY), 0.0)
+    prices = dict.fromkeys(promises, 0.0)
     for step in range(100):
         for history, some in ((few, promises[:3]), (many, promises)):
             history.record(START + timedelta(seconds=5 * step), some, {}, prices, step)

@@ -15,7 +15,7 @@ def pace_at(history: PaceHistory, now: datetime) -> list[tuple[datetime, int]]:
     forecast, span = Forecast(rate=1.0), DAILY.window.at(now)
     assert span is not None
     status = PromiseStatus(DAILY, span, exposures=5, at_pace=240, reachable=240, certain=240)
-    projections = Projections(now, [status], {DAILY: 5}, [], forecast, {"toys": 0.0}, {})
+    projections = Projections(now, [status], {DAILY: 5}, [], forecast, {}, {})
     pace = history.pace("a", DAILY, projections, forecast)
     assert (pace.start, pace.end) == (span.start, span.end)
     assert (pace.expected[0][1], pace.expected[-1][1]) == (0, DAILY.floor)
@@ -26,7 +26,7 @@ def test_points_are_thinned_out_and_the_last_one_stays() -> None:
     history = PaceHistory()
     moments = [START + timedelta(minutes=minute) for minute in range(1000)]
     for count, now in enumerate(moments):
-        history.record(now, [DAILY], {DAILY: count}, {"toys": -0.5}, count)
+        history.record(now, [DAILY], {DAILY: count}, {DAILY: -0.5}, count)
     points = pace_at(history, moments[-1])
     assert 100 < len(points) <= 240
     assert points[0] == (START, 0)
@@ -36,9 +36,9 @@ def test_points_are_thinned_out_and_the_last_one_stays() -> None:
 
 def test_a_new_window_begins_with_no_points() -> None:
     history = PaceHistory()
-    history.record(START, [DAILY], {DAILY: 7}, {"toys": 0.0}, 1)
+    history.record(START, [DAILY], {DAILY: 7}, {DAILY: 0.0}, 1)
     tomorrow = START + timedelta(days=1)
-    history.record(tomorrow, [DAILY], {DAILY: 0}, {"toys": 0.0}, 1)
+    history.record(tomorrow, [DAILY], {DAILY: 0}, {DAILY: 0.0}, 1)
     assert pace_at(history, tomorrow) == [(tomorrow, 0)]
 
 

@@ -9,7 +9,7 @@ from fairsync.coordination.coordinator import Coordinator
 from fairsync.ledger import Entry, MemoryLedger
 from fairsync.schedule import ScheduledPromise, Span, Window
 from fairsync.service.promises.ledger_time import LedgerTime
-from fairsync.service.promises.periods import Periods, missing_at_start, room_at_start
+from fairsync.service.promises.periods import Periods
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -64,13 +64,16 @@ def test_periods_are_known_by_the_clock_that_was_set_back() -> None:
 
 
 def test_what_was_missing_when_the_period_began() -> None:
-    groups = Catalog(np.eye(2), ["a", "b"])
-    missing = missing_at_start({HOURLY: 3, DAILY: 30}, np.array([9, 3]), groups, "group", {HOURLY: 4, DAILY: 50})
-    assert missing.tolist() == [0.0, 23.0], "the larger of 4 - 0 and 50 - 27"
+    periods = make_periods()
+    periods.recount([HOURLY, DAILY], START + 2.5 * HOUR)
+    exposures = periods.exposures([HOURLY, DAILY])
+    missing = periods.missing_at_start(exposures, {HOURLY: 4, DAILY: 50})
+    assert missing.tolist() == [0.0, 17.0], "the larger of 4 - 0 and 50 - 33"
 
 
 def test_the_room_that_caps_had_when_the_period_began() -> None:
-    groups, exposures = Catalog(np.eye(3), ["a", "b", "c"]), {HOURLY: 3, DAILY: 30}
-    room = room_at_start(exposures, np.array([9, 3, 0]), groups, "group", {HOURLY: 40, DAILY: 50})
-    assert room.tolist() == [np.inf, 23.0, np.inf], "the smaller of 40 - 0 and 50 - 27"
-    assert room_at_start(exposures, np.array([0, 3, 0]), groups, "group", {DAILY: 20})[1] == 0, "never less"
+    periods = make_periods()
+    periods.recount([HOURLY, DAILY], START + 2.5 * HOUR)
+    exposures = periods.exposures([HOURLY, DAILY])
+    assert periods.room_at_start(exposures, {HOURLY: 40, DAILY: 50}).tolist() == [np.inf, 17.0], "40 - 0 and 50 - 33"
+    assert periods.room_at_start(exposures, {DAILY: 20})[1] == 0, "never less"

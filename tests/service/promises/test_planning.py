@@ -10,7 +10,6 @@ from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.promises import Promise
 from fairsync.schedule import Forecast, ScheduledPromise, Window
-from fairsync.service.promises.impression_rate import ExposureRule
 from fairsync.service.promises.planning import Planner
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -19,7 +18,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 def make_planner() -> Planner:
     catalog = Catalog(np.random.default_rng(0).normal(size=(30, 4)), ["rare", *["a"] * 14, *["b"] * 15])
     coordinator = Coordinator(catalog, k=5, floors=0, horizon=1, auto_restart=False)
-    return Planner(coordinator, ExposureRule("retrieved", 60.0), worst_case_traffic=0.5)
+    return Planner(coordinator, None, worst_case_traffic=0.5)
 
 
 def test_caps_are_the_items_of_a_group_up_to_k() -> None:
@@ -51,7 +50,7 @@ def test_a_promise_is_checked_beside_others() -> None:
 def test_a_promise_to_an_item_that_requests_may_exclude_is_expected() -> None:
     catalog, forecast = Catalog(np.eye(30), ["rare", *["a"] * 14, *["b"] * 15]), Forecast(rate=0.01)
     coordinator = Coordinator(catalog, k=5, floors=0, horizon=1, auto_restart=False, max_exclude=3)
-    planner = Planner(coordinator, ExposureRule("retrieved", 60.0), worst_case_traffic=0.5, catalog=lambda: catalog)
+    planner = Planner(coordinator, None, worst_case_traffic=0.5, catalog=lambda: catalog)
     item, too_much = (ScheduledPromise(Promise({"id": 4}, at_least=one), Window.day("UTC")) for one in (300, 900))
     verdict = planner.prepare_check(item, [], {}, forecast, NOON).run()
     assert (verdict.accepted, verdict.largest, verdict.largest_safe) == (True, 864, 0)
@@ -64,7 +63,7 @@ def test_a_promise_to_an_item_that_requests_may_exclude_is_expected() -> None:
 def test_floors_of_groups_alone_do_not_count_on_items_that_requests_may_exclude() -> None:
     catalog, forecast = Catalog(np.eye(30), ["rare", *["a"] * 14, *["b"] * 15]), Forecast(rate=0.01)
     coordinator = Coordinator(catalog, k=5, floors=0, horizon=1, auto_restart=False, max_exclude=3)
-    planner = Planner(coordinator, ExposureRule("retrieved", 60.0), worst_case_traffic=0.5, catalog=lambda: catalog)
+    planner = Planner(coordinator, None, worst_case_traffic=0.5, catalog=lambda: catalog)
     verdict = planner.prepare_check(
         ScheduledPromise.of_group("rare", 1, Window.day("UTC")), [], {}, forecast, NOON
     ).run()

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -24,7 +25,8 @@ from fairsync.promises import Promise
 from fairsync.schedule import Forecast, ScheduledPromise, Window
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.promises.statement import make_statement, reason_of
-from fairsync.service.statement import statement_csv, statement_html
+from fairsync.service.schema import PastWindow
+from fairsync.service.statement_files import statement_csv, statement_html
 from service.running import TOKENS, make_settings, running
 
 if TYPE_CHECKING:
@@ -127,15 +129,17 @@ def test_a_share_is_reached_when_its_window_ends(tmp_path: Path) -> None:
     [
         ({"note": "the service was down from 9 to 10"}, "The service was down from 9 to 10. 40 requests came in"),
         (
-            {"impossible_since": "2026-11-03T07:00:00Z", "foreseen": 1200},
+            {"impossible_since": datetime(2026, 11, 3, 7, tzinfo=UTC), "foreseen": 1200},
             "since 2026-11-03 07:00 UTC, when 1,200",
         ),
         ({}, "40 requests came in the window. It was not foreseen"),
     ],
 )
 def test_a_missed_window_has_a_reason(more: dict[str, Any], words: str) -> None:
-    assert words in reason_of({"kept": False, "requests": 40, **more})
-    assert reason_of({"kept": True, "requests": 40, **more}) == ""
+    start, end = datetime(2026, 11, 3, tzinfo=UTC), datetime(2026, 11, 4, tzinfo=UTC)
+    past = PastWindow(promise="a", start=start, end=end, floor=50, exposures=44, kept=False, requests=40, **more)
+    assert words in reason_of(past)
+    assert reason_of(msgspec.structs.replace(past, kept=True)) == ""
 
 
 def test_a_month_that_is_not_covered_says_so(shop: Any) -> None:

@@ -107,16 +107,22 @@ class Held(Last):
         return vectors
 
 
+async def vectors_of(
+    encoder: HistoryEncoder, histories: list[list[Any]], caller: str, body_bytes: int
+) -> NDArray[np.float32]:
+    return (await encoder.vectors_and_items(histories, caller, body_bytes, None))[0]
+
+
 def test_callers_take_turns() -> None:
     """A caller with many calls waits for itself, and another one only for the block that is being computed."""
     model = Held()
     encoder = HistoryEncoder(Histories(model, 8), 1_000_000)
 
     async def call() -> None:
-        flood = [encoder.vectors([[str(one)]] * 600, "flood", 100) for one in (1, 2, 3)]
+        flood = [vectors_of(encoder, [[str(one)]] * 600, "flood", 100) for one in (1, 2, 3)]
         tasks = [asyncio.create_task(one) for one in flood]
         await asyncio.to_thread(model.asked.wait, 30)
-        other = asyncio.create_task(encoder.vectors([["7"]], "other", 100))
+        other = asyncio.create_task(vectors_of(encoder, [["7"]], "other", 100))
         await asyncio.sleep(0.01)
         model.may_go_on.set()
         assert [len(vectors) for vectors in await asyncio.gather(*tasks)] == [600, 600, 600]
@@ -135,18 +141,18 @@ def test_histories_that_wait_are_bounded_and_emptied() -> None:
 
     async def call() -> None:
         histories: list[list[Any]] = [["1"]]
-        first = asyncio.create_task(encoder.vectors(histories, "one", 1_000))
+        first = asyncio.create_task(vectors_of(encoder, histories, "one", 1_000))
         await asyncio.sleep(0.01)
         with pytest.raises(Problem, match="Too many histories"):
-            await encoder.vectors([["2"]], "one", 1)
-        others = [asyncio.create_task(encoder.vectors([["3"]], f"{name}", 1_000)) for name in range(3)]
+            await vectors_of(encoder, [["2"]], "one", 1)
+        others = [asyncio.create_task(vectors_of(encoder, [["3"]], f"{name}", 1_000)) for name in range(3)]
         await asyncio.sleep(0.01)
         with pytest.raises(Problem, match="Too many histories"):
-            await encoder.vectors([["2"]], "another", 1)
+            await vectors_of(encoder, [["2"]], "another", 1)
         model.may_go_on.set()
         await asyncio.gather(first, *others)
         assert histories == []
-        assert (await encoder.vectors([["4"]], "one", 1_000))[0, 0] == 4
+        assert (await vectors_of(encoder, [["4"]], "one", 1_000))[0, 0] == 4
 
     asyncio.run(call())
     encoder.close()

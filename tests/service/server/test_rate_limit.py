@@ -12,8 +12,8 @@ import httpx
 import msgspec
 import pytest
 
-from fairsync.service.server.gcra import RateLimiter
 from fairsync.service.server.problems import Problem
+from fairsync.service.server.rate_limit import RateLimiter
 from fairsync.service.settings import parse_settings
 from service.running import Running, running, small_service
 from service.server.held_search import BODY

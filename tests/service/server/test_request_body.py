@@ -16,8 +16,8 @@ import pytest
 from fairsync.service.schema import JSON, MSGPACK, ImpressionReports, NumberArray, RetrieveRequest, UpsertItems
 from fairsync.service.server.caller import Caller
 from fairsync.service.server.decode_process import DecodeProcess
-from fairsync.service.server.gcra import RateLimiter
 from fairsync.service.server.problems import Problem
+from fairsync.service.server.rate_limit import RateLimiter
 from fairsync.service.server.request_body import BodyReader
 from fairsync.service.server.request_context import RequestContext
 from service.running import running, small_service

@@ -7,19 +7,20 @@ import re
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from fairsync.service.arms.arm_record import ArmRecord
 from fairsync.service.arms.comparison import compare
-from fairsync.service.arms.items import change_items, is_item_change
 from fairsync.service.arms.pro_rata import split_promise
 from fairsync.service.promises.conversion import promise_from_record
-from fairsync.service.schema import PromiseRecord, PromiseView
+from fairsync.service.schema import ProblemRecord, PromiseRecord, PromiseView
 from fairsync.service.schema.arms import ArmsReport
 from fairsync.service.server.operations import Operation
-from fairsync.service.server.problems import invalid
+from fairsync.service.server.problems import Problem, invalid
 from fairsync.service.server.request_context import context_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -33,6 +34,8 @@ _ARM_PATH = re.compile(r"/arms/([^/]+)(/.*)?")
 # Calls of one user, which need the header. All others are answered by the first arm, or name an arm in their path.
 _OF_USERS = ("/v1/retrieve", "/v1/impressions", "/v1/explain/")
 _MOST_PAST = 1_000
+# The path of items, of which every arm has the same.
+_ITEMS = "/v1/items"
 
 
 class ArmObserver:
@@ -166,7 +169,7 @@ class ArmRouter:
             await self._apps[self._number[named[1]]](inner, receive, send)
         elif scope["path"].startswith(_OF_USERS):
             await self._of_user(scope, receive, send)
-        elif is_item_change(scope):
+        elif scope["path"] == _ITEMS and scope["method"] in ("PUT", "DELETE"):
             await change_items(dict(zip(self._assignment.names, self._apps, strict=True)), scope, receive, send)
         elif scope["method"] != "GET" and scope["path"] != "/v1/arms/promises":
             problem = invalid(
@@ -218,6 +221,58 @@ class ArmRouter:
     def _save(self) -> None:
         self._observer.refresh()
         self._observer.save()
+
+
+async def change_items(apps: Mapping[str, ASGIApp], scope: Scope, receive: Receive, send: Send) -> None:
+    """Send a change of items to one arm after the other, and answer with the answer of the last.
+
+    A change that is invalid is refused by the first arm, before any has changed. Should a later arm refuse what
+    the first has accepted, because its items were changed alone or its ledger is away, the answer says which arms have
+    the change.
+
+    Parameters
+    ----------
+    apps
+        The application of each arm, by name.
+    scope, receive, send
+        The call.
+    """
+    body: list[Message] = []
+    done: list[str] = []
+    answer: list[Message] = []
+    for name, app in apps.items():
+        answer, unread = [], list(body)
+
+        async def read(unread: list[Message] = unread) -> Message:
+            if unread:
+                return unread.pop(0)
+            message = await receive()
+            body.append(message)
+            return message
+
+        async def write(message: Message, answer: list[Message] = answer) -> None:
+            answer.append(message)
+
+        await app({**scope, "state": dict(scope.get("state", {}))}, read, write)
+        if not 200 <= answer[0]["status"] < 300:
+            if done:
+                await _partly(name, done, answer).to_response()(scope, receive, send)
+                return
+            break
+        done.append(name)
+    for message in answer:
+        await send(message)
+
+
+def _partly(name: str, done: list[str], answer: list[Message]) -> Problem:
+    """Return the problem of a change that one arm refused after others had made it."""
+    record = msgspec.json.decode(b"".join(one.get("body", b"") for one in answer), type=ProblemRecord)
+    return Problem(
+        answer[0]["status"],
+        record.error,
+        f"The arm {name!r} does not have the change: {record.message} These arms have it: {', '.join(done)}.",
+        f"Send it to /arms/{name}{_ITEMS}, and to every arm after it.",
+    )
 
 
 @asynccontextmanager

@@ -70,25 +70,13 @@ class Alerts:
         return alerts
 
     def _promise_alert(self, view: PromiseView, now: datetime) -> Alert:
-        impossible = view.state == "impossible"
         end = f"{view.end.astimezone(ZoneInfo(view.window.zone)):%Y-%m-%d %H:%M} ({view.window.zone})"
-        what = (
-            f"has {view.exposures:,} exposures, more than {view.cap:,}"
-            if impossible and view.cap is not None and view.exposures > view.cap
-            else f"cannot be kept: {view.reason}"
-            if impossible and not view.shortfall and view.reason
-            else f"will miss {view.shortfall:,.0f} of {count(view.floor, 'exposure')}"
-            if impossible
-            else f"is at risk: {view.reason}"
-            if view.reason
-            else "will be missed if traffic stays low"
-        )
         return Alert(
-            kind="impossible" if impossible else "at risk",
+            kind="impossible" if view.state == "impossible" else "at risk",
             group=view.group,
             promise=view.id,
             name=view.name,
-            message=f"The promise to {view.name if view.group is None else view.group} until {end} {what}.",
+            message=f"The promise to {view.name if view.group is None else view.group} until {end} {_problem(view)}.",
             since=view.impossible_since or self._since(f"{view.state} {view.id}", now),
         )
 
@@ -102,3 +90,14 @@ class Alerts:
 
 def _is_missed(view: PromiseView, now: datetime) -> bool:
     return view.state in ("impossible", "at risk") and view.end > now
+
+
+def _problem(view: PromiseView) -> str:
+    """Say what is wrong with a promise."""
+    if view.state == "at risk":
+        return f"is at risk: {view.reason}" if view.reason else "will be missed if traffic stays low"
+    if view.cap is not None and view.exposures > view.cap:
+        return f"has {view.exposures:,} exposures, more than {view.cap:,}"
+    if view.reason and not view.shortfall:
+        return f"cannot be kept: {view.reason}"
+    return f"will miss {view.shortfall:,.0f} of {count(view.floor, 'exposure')}"

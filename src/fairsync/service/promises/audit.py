@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,21 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fairsync.ledger.audit import AuditPage
+    from fairsync.schedule import ScheduledPromise
 
 SETTINGS = "settings"
 """Who made the promises of the settings, at the first start."""
 
 
-class Audited(Protocol):
-    """A promise, as far as the audit knows it: plain values, and a sentence."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        ...
-
-
 def audit_changes(
-    before: Mapping[str, Audited], after: Mapping[str, Audited], by: str, now: datetime, note: str = ""
+    before: Mapping[str, ScheduledPromise],
+    after: Mapping[str, ScheduledPromise],
+    by: str,
+    now: datetime,
+    note: str = "",
 ) -> list[AuditRecord]:
     """Return the records of a change of promises.
 
@@ -62,7 +59,7 @@ def audit_changes(
     ]
 
 
-def audit_start(promises: Mapping[str, Audited], now: datetime, *, is_new: bool) -> list[AuditRecord]:
+def audit_start(promises: Mapping[str, ScheduledPromise], now: datetime, *, is_new: bool) -> list[AuditRecord]:
     """Return the records with which an audit begins: the promises that there are.
 
     Parameters
@@ -95,7 +92,13 @@ def audit_view(page: AuditPage) -> AuditView:
 
 
 def _record(
-    action: str, by: str, now: datetime, note: str, name: str, old: Audited | None, new: Audited | None
+    action: str,
+    by: str,
+    now: datetime,
+    note: str,
+    name: str,
+    old: ScheduledPromise | None,
+    new: ScheduledPromise | None,
 ) -> AuditRecord:
     values = {
         "at": now.astimezone(UTC).isoformat(),

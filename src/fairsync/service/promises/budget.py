@@ -14,6 +14,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from fairsync.schedule import active_spans
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
@@ -36,8 +38,7 @@ def longest_window(promises: Iterable[ScheduledPromise], now: datetime) -> Span 
     >>> longest_window(promises, datetime(2026, 3, 4, 9, tzinfo=UTC)).seconds
     86400.0
     """
-    spans = {window.at(now) for window in {one.window for one in promises}}
-    return max((span for span in spans if span is not None), key=lambda span: span.seconds, default=None)
+    return max(active_spans(promises, now).values(), key=lambda span: span.seconds, default=None)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from fairsync.promises.selected_rows import SelectedRows
 from fairsync.schedule import ScheduledPromise, Window
 from fairsync.schedule.window import boundary_of, check_zone
 from fairsync.service.promises.columns import check_group, group_of
-from fairsync.service.promises.first_days import days_of, first_days
 from fairsync.service.promises.promise_changes import repeats
+from fairsync.service.promises.promise_series import days_of, first_days
 from fairsync.service.schema import WindowRecord
 
 if TYPE_CHECKING:

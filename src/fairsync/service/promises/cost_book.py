@@ -1,14 +1,17 @@
-"""The cost book: what exposures cost, and which floors have given way to the budget. It is part of the saved state."""
+"""The cost book: what exposures cost, which floors have given way to the budget, and why promises are given up.
+
+It is part of the saved state.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairsync.promises.selection import is_selection
 from fairsync.service.promises.budget import RelevanceBudget, Spent
 from fairsync.service.promises.columns import column_of
-from fairsync.service.promises.giving_way import given_up
+from fairsync.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -16,7 +19,27 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.report.gave_way import GaveWay
     from fairsync.schedule import PromiseStatus, ScheduledPromise
-    from fairsync.service.promises.giving_way import GivenUp
+
+# Promises that a reason names.
+_MOST_NAMED = 3
+
+
+class GivenUp(NamedTuple):
+    """Why a promise is given up, as a whole or in part.
+
+    Attributes
+    ----------
+    reason : str
+        The reason.
+    would_cost : float or None
+        The relevance that the exposures which are given up would cost, about; None if it is not known.
+    exposures : int
+        The exposures that are given up.
+    """
+
+    reason: str
+    would_cost: float | None
+    exposures: int = 0
 
 
 @dataclass(frozen=True)
@@ -106,7 +129,10 @@ class CostBook:
     def given_up(
         self, statuses: Iterable[PromiseStatus], limited: Mapping[Label, GaveWay], attribute: str = "group"
     ) -> dict[ScheduledPromise, GivenUp]:
-        """Return which promises are given up, why, and what keeping them would cost.
+        """Return the promises that miss exposures and will not get them, each with its reason.
+
+        An exposure costs about the last subsidy, and more than the highest price of a promise that needs more. Of
+        promises that were never subsidised, an estimate says it (`exposure_cost` in costs.py).
 
         Parameters
         ----------
@@ -116,8 +142,37 @@ class CostBook:
             What the coordinator has given up because of highest prices, by column.
         attribute
             The attribute of the groups.
+
+        Examples
+        --------
+        >>> from datetime import UTC, datetime
+        >>> from fairsync.schedule import PromiseStatus, ScheduledPromise, Window
+        >>> daily = ScheduledPromise.of_group("toys", 100, Window.day("UTC"))
+        >>> span = daily.window.at(datetime(2026, 3, 4, 9, tzinfo=UTC))
+        >>> status = PromiseStatus(daily, span, exposures=20, at_pace=60, reachable=90, certain=80)
+        >>> CostBook(subsidies={"toys": 0.5}).given_up([status], {})[daily]
+        GivenUp(reason='the expected traffic cannot deliver it', would_cost=5.0, exposures=10)
         """
-        return given_up(statuses, {**self.exposure_costs, **self.subsidies}, limited, self.budget, attribute)
+        costs, found = {**self.exposure_costs, **self.subsidies}, {}
+        for one in statuses:
+            missing, column = one.missing, column_of(one.promise, attribute)
+            if not missing:
+                continue
+            each, number, reason = costs.get(column), missing, ""
+            if self.budget is not None and self.budget.gives_way(one.promise):
+                reason = "it gives way to the budget"
+            elif column in limited and one.promise.promise.max_price is not None:
+                reason = "an exposure would cost more than its max_price"
+                whole = limited[column].would_cost
+                each = each if whole is None else whole / max(limited[column].exposures, 1)
+            elif not one.possible:
+                others = [other.promise.name for other in one.gives_way_to]
+                reason, number = "the expected traffic cannot deliver it", one.shortfall
+                if others:
+                    reason = f"it gives way to {listed(others, _MOST_NAMED)}"
+            if reason:
+                found[one.promise] = GivenUp(reason, None if each is None else number * each, number)
+        return found
 
     def never_subsidised(
         self,

@@ -18,8 +18,7 @@ from fairsync.promises.selection import conditions_of
 from fairsync.search import Hits
 from fairsync.search.filtering import search_eligible
 from fairsync.service.promises.columns import selection_of
-from fairsync.service.promises.costs import estimate_costs
-from fairsync.service.promises.exposure_cost import exposure_cost
+from fairsync.service.promises.costs import SCORES_AT_ONCE, estimate_costs, exposure_cost
 from fairsync.service.promises.reservoir import SAMPLE, AnswerReservoir
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from fairsync.hindsight.priced_lists import Search
     from fairsync.search import Index
     from fairsync.search.eligibility import Eligibility
-    from fairsync.service.promises.costs import Answered, AskedOfAtoms, Costs
+    from fairsync.service.promises.costs import Answered, Asked, Costs
     from fairsync.service.promises.reservoir import RequestRules
 
 _log = logging.getLogger(__name__)
@@ -46,8 +45,8 @@ _EVERY = 300.0
 _REST = 9.0
 # Columns that give way without ever having had a subsidy, of which an estimate says what their exposures would cost.
 _MOST_COLUMNS = 100
-# Scores computed by one search, about ten milliseconds' work; and by all searches of an estimate, about ten seconds'.
-_SCORES_AT_ONCE, _SCORES_IN_ALL = 2_500_000, 1_000_000_000
+# Scores computed by all searches of an estimate, about ten seconds' work.
+_SCORES_IN_ALL = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -77,10 +76,10 @@ class Conditions:
     ----------
     catalog, index : Catalog, Index
         The items and their index.
-    asked : numpy.ndarray or AskedOfAtoms
-        (G,) the share of each group's exposures that promises asked for; or what those that may overlap asked for.
+    asked : Asked
+        What promises asked for.
     prices : numpy.ndarray
-        (G,) the prices in force, by column.
+        (P,) the prices in force, by column.
     labels : tuple
         The columns.
     missing : Mapping
@@ -91,7 +90,7 @@ class Conditions:
 
     catalog: Catalog
     index: Index
-    asked: NDArray[np.float64] | AskedOfAtoms
+    asked: Asked
     prices: NDArray[np.float64]
     labels: tuple[Label, ...]
     missing: Mapping[Label, float]
@@ -115,7 +114,7 @@ class CostMonitor:
     reason : str
         Why there is no estimate, or no newer one; empty if there is one.
     exposure_costs : dict
-        What an exposure of columns that give way would cost, by label; see :mod:`.exposure_cost`.
+        What an exposure of columns that give way would cost, by label; see :func:`.costs.exposure_cost`.
     """
 
     def __init__(self, conditions: Callable[[], Conditions], every: float = _EVERY) -> None:
@@ -174,7 +173,7 @@ class CostMonitor:
             prices = self.last.costs.prices  # nearer than prices in force, which are 0 once a floor is reached
         try:
             search = _throttled(given.index, len(catalog), rest, self._closed)
-            costs = estimate_costs(catalog, search, answered, given.asked, prices)
+            costs = estimate_costs(search, answered, given.asked, prices)
         except FairSyncError as error:
             self.reason = f"It cannot be estimated now: {error}"
             return
@@ -227,7 +226,7 @@ class _ClosedError(Exception):
 
 def _throttled(index: Index, items: int, rest: float, closed: threading.Event) -> Search:
     """Return a search that takes a few requests at a time and sleeps in between, to leave processors to requests."""
-    step = max(_SCORES_AT_ONCE // items, 1)
+    step = max(SCORES_AT_ONCE // items, 1)
 
     def search(
         users: NDArray[np.floating[Any]],

@@ -3,10 +3,17 @@
 No policy that decides requests as they come can give up less relevance than the best plan in hindsight, when all of
 them are known (:mod:`fairsync.hindsight`). The sample holds the answers too, so that both costs are measured on the
 same requests, and for the same exposures of the selections with a promise.
+
+A promise that was never subsidised has no price that says what its exposures cost. But the requests of the sample say
+what they would have lost: beside the best list without promises, the best items of the selection that are not in it
+take the places of its worst items of other selections. What is lost grows with every place, so that the cheapest places
+of all requests, as many as are missing, are the least that these exposures would have cost if nothing else had been
+promised.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +21,13 @@ import numpy as np
 
 from fairsync.errors import FairSyncError
 from fairsync.hindsight.bound_rows import BoundRows
-from fairsync.hindsight.dual_bound import dual_bound, promised_bound
+from fairsync.hindsight.dual_bound import promised_bound
 from fairsync.hindsight.limited_lists import ListLimits
 from fairsync.policies.base import NO_CAP
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
@@ -29,6 +38,8 @@ if TYPE_CHECKING:
 
 MOST_BOUNDS = 2_000
 """Bounds of promises that the least cost is estimated for, at most: the solver holds a square matrix of them."""
+SCORES_AT_ONCE = 2_500_000
+"""Scores computed by one search, about ten milliseconds' work."""
 # Standard errors on either side of an estimate: a confidence interval of about 95 %.
 _ERRORS = 2.0
 
@@ -53,16 +64,23 @@ class Answered:
     eligible: Eligibility | None = None
 
 
+def stack_users(users: Sequence[NDArray[np.floating[Any]]]) -> NDArray[np.floating[Any]]:
+    """Return (n, interests, d) user vectors, of users who have several interests each."""
+    # An item's relevance is its best over the interests: repeating one changes nothing.
+    interests = max(map(len, users))
+    return np.stack([np.pad(user, ((0, interests - len(user)), (0, 0)), mode="edge") for user in users])
+
+
 @dataclass(frozen=True)
-class AskedOfAtoms:
-    """What promises that may overlap asked for in the present period.
+class Asked:
+    """What promises asked for in the present period.
 
     Attributes
     ----------
     atom_of : numpy.ndarray
         (n,) the atom of each item.
     membership : Membership
-        The columns of each atom.
+        The columns of each atom; of groups, each is an atom.
     floors : numpy.ndarray
         (P,) the share of the exposures of each column that floors asked for: 0 without one, 1 if it got no more.
     caps : numpy.ndarray
@@ -91,12 +109,12 @@ class Costs:
     ratio : tuple of float or None
         `share` over `least`, and its confidence interval for all requests; None if nothing had to be given up.
     groups : numpy.ndarray
-        (G,) the parts of `share`: relevance lost where items of each group replaced better ones. By column, where
-        promises overlap: then an item may count in several.
+        (P,) the parts of `share`: relevance lost where items of each column replaced better ones. An item may count in
+        several.
     natural : numpy.ndarray
-        (G,) exposures per request without promises.
+        (P,) exposures per request without promises.
     prices : numpy.ndarray
-        (G,) prices that prove `least`; a good start for the next estimate.
+        (P,) prices that prove `least`; a good start for the next estimate.
     requests : int
         Size of the sample.
     """
@@ -110,32 +128,32 @@ class Costs:
     requests: int
 
 
-def estimate_costs(
-    catalog: Catalog, search: Search, answered: Answered, asked: Floats | AskedOfAtoms, prices: Floats
-) -> Costs:
+def estimate_costs(search: Search, answered: Answered, asked: Asked, prices: Floats) -> Costs:
     """Return the cost of promises on these requests, and the least possible cost.
 
     Parameters
     ----------
-    catalog, search
-        The items; `Index.search`, or a function that yields the processors between searches.
+    search
+        `Index.search` of the items with prices by atom, or a function that yields the processors between searches.
     answered
         The sample.
     asked
-        (G,) the share of each group's exposures that its promises asked for: 0 without a promise, 1 if it got no more
-        than was promised. Or what promises that may overlap asked for; then prices are by atom for `search`.
+        What the promises asked for.
     prices
-        (G,), or (P,) by column, where the search for the least cost starts; the prices in force are near it.
+        (P,), by column, where the search for the least cost starts; the prices in force are near it.
 
     Examples
     --------
-    Both requests prefer "big". The one that lost more relevance was answered with "small".
+    Both requests prefer "big". The one that lost more relevance was answered with "small", which was promised.
 
     >>> from fairsync.catalog import Catalog
+    >>> from fairsync.catalog.atoms import Membership
     >>> from fairsync.search import ExactIndex
     >>> catalog = Catalog([[0.9, 0.8], [0.1, 0.6], [0.0, 0.0]], groups=["big", "small", "small"])
     >>> answered = Answered(np.eye(2)[:, None], np.array([[1], [0]]), np.array([[0.1], [0.8]]))
-    >>> costs = estimate_costs(catalog, ExactIndex(catalog).search, answered, np.array([0.0, 1.0]), np.zeros(2))
+    >>> groups, no_caps = Membership.of([(0,), (1,)], 2), np.full(2, np.inf)
+    >>> asked = Asked(catalog.group_of, groups, np.array([0.0, 1.0]), no_caps)
+    >>> costs = estimate_costs(ExactIndex(catalog).search, answered, asked, np.zeros(2))
     >>> round(costs.share * 1.7, 6), round(costs.least * 1.7, 6), costs.groups.round(3).tolist()
     (0.8, 0.2, [0.0, 0.471])
     """
@@ -149,24 +167,16 @@ def estimate_costs(
     given_up = np.maximum(best.relevance.sum(axis=1) - answered.relevance.sum(axis=1), 0.0)
     needed, near = np.zeros(n), prices
     if given_up.any():
-        needed, near = (
-            _needed_by_atoms(search, answered, asked, prices, best)
-            if isinstance(asked, AskedOfAtoms)
-            else _needed(catalog, search, answered, asked, prices, best)
-        )
-    group_of = asked.atom_of if isinstance(asked, AskedOfAtoms) else catalog.group_of
-    n_groups = asked.membership.n_atoms if isinstance(asked, AskedOfAtoms) else catalog.n_groups
-    lost = _by_group(group_of, n_groups, answered, best)
-    natural = np.bincount(group_of[best.rows].ravel(), minlength=n_groups).astype(np.float64)
-    if isinstance(asked, AskedOfAtoms):
-        lost, natural = asked.membership.sums(lost), asked.membership.sums(natural)
+        needed, near = _needed(search, answered, asked, prices, best)
+    membership, atom_of = asked.membership, asked.atom_of
+    natural = np.bincount(atom_of[best.rows].ravel(), minlength=membership.n_atoms).astype(np.float64)
     total, least, scale = float(given_up.sum()), float(needed.sum()), without or 1.0
     return Costs(
         share=total / scale,
         least=min(least, total) / scale,
         ratio=_ratio(given_up, needed),
-        groups=lost / scale,
-        natural=natural / n,
+        groups=membership.sums(_by_atom(asked, answered, best)) / scale,
+        natural=membership.sums(natural) / n,
         prices=near,
         requests=n,
     )
@@ -181,41 +191,23 @@ def _ratio(given_up: Floats, needed: Floats) -> tuple[float, float, float] | Non
     return max(ratio, 1.0), max(ratio - _ERRORS * error, 1.0), max(ratio + _ERRORS * error, 1.0)
 
 
-def _by_group(group_of: NDArray[np.integer[Any]], n_groups: int, answered: Answered, best: Hits) -> Floats:
-    """Return (G,) the relevance lost to items of each group.
+def _by_atom(asked: Asked, answered: Answered, best: Hits) -> Floats:
+    """Return (A,) the relevance lost to items of each atom.
 
     In each request as many items came in as went out, and every item that went out is better than every one that came
     in. An item that came in has cost the mean relevance of those that went out, less its own; so the costs of a request
     add up to what it has lost.
     """
-    place = np.arange(len(answered.rows))[:, None] * len(group_of)
+    place = np.arange(len(answered.rows))[:, None] * len(asked.atom_of)
     came = ~np.isin(answered.rows + place, best.rows + place)
     went = ~np.isin(best.rows + place, answered.rows + place)
     mean = (best.relevance * went).sum(axis=1) / np.maximum(went.sum(axis=1), 1)
     lost = np.where(came, np.maximum(mean[:, None] - answered.relevance, 0.0), 0.0)
-    return np.bincount(group_of[answered.rows].ravel(), lost.ravel(), n_groups).astype(np.float64)
+    atoms = asked.atom_of[answered.rows].ravel()
+    return np.bincount(atoms, lost.ravel(), asked.membership.n_atoms).astype(np.float64)
 
 
-def _needed(
-    catalog: Catalog, search: Search, answered: Answered, asked: Floats, prices: Floats, best: Hits
-) -> tuple[Floats, Floats]:
-    """Return (n,) what each request adds to the least possible cost, and (G,) the prices that prove it."""
-    groups = catalog.group_of[answered.rows]
-    floors = asked * np.bincount(groups.ravel(), minlength=catalog.n_groups)
-    used = largest_bounds(floors * prices)
-    floors, asked = floors * used, asked * used
-    plain, k = best.relevance.sum(axis=1), answered.rows.shape[1]
-    bound = dual_bound(
-        catalog, search, answered.users, k, floors, prices, float(plain.sum()), eligible=answered.eligible
-    )
-    needed = plain - bound.lists - (asked * bound.prices)[groups].sum(axis=1)
-    # Never below zero: without subsidies, no relevance is given up.
-    return (needed if needed.sum() > 0 else np.zeros(len(plain))), bound.prices
-
-
-def _needed_by_atoms(
-    search: Search, answered: Answered, asked: AskedOfAtoms, prices: Floats, best: Hits
-) -> tuple[Floats, Floats]:
+def _needed(search: Search, answered: Answered, asked: Asked, prices: Floats, best: Hits) -> tuple[Floats, Floats]:
     """Return (n,) what each request adds to the least possible cost, and (P,) the prices that prove it."""
     membership, k = asked.membership, answered.rows.shape[1]
     atoms, n = asked.atom_of[answered.rows], asked.membership.n_promises
@@ -234,6 +226,7 @@ def _needed_by_atoms(
     each = -bound.prices * least / np.maximum(had[rows.promise_of], 1.0) * rows.signs
     needed = plain - bound.lists + rows.subsidies(each)[atoms].sum(axis=1)
     near = rows.prices(-bound.prices, n)
+    # Never below zero: without subsidies, no relevance is given up.
     return (needed if needed.sum() > 0 else np.zeros(len(plain))), near
 
 
@@ -243,3 +236,67 @@ def largest_bounds(values: Floats) -> NDArray[np.bool_]:
     if len(values) > MOST_BOUNDS:
         used[np.argsort(-np.abs(values), kind="stable")[MOST_BOUNDS:]] = False
     return used
+
+
+def exposure_cost(
+    catalog: Catalog,
+    answered: Answered,
+    selected: NDArray[np.int64],
+    per_request: float,
+    checkpoint: Callable[[], object] = lambda: None,
+) -> float | None:
+    """Return the mean relevance that an exposure would have cost; None if no answer had a place for one.
+
+    Parameters
+    ----------
+    catalog
+        The items.
+    answered
+        The requests of the sample, with their best lists without promises.
+    selected
+        Rows of the items of the selection, in ascending order.
+    per_request
+        Exposures that are missing, as a number per request.
+    checkpoint
+        Called every now and then; raises to end the work.
+
+    Examples
+    --------
+    Item 2 could have replaced item 1 in either answer. It is cheaper in the second.
+
+    >>> from fairsync.catalog import Catalog
+    >>> catalog = Catalog([[0.9, 0.8], [0.5, 0.6], [0.1, 0.5]], groups=["a", "b", "c"])
+    >>> answered = Answered(np.eye(2)[:, None], np.array([[0, 1], [0, 1]]), np.array([[0.9, 0.5], [0.8, 0.6]]))
+    >>> [round(exposure_cost(catalog, answered, np.array([2]), missing), 6) for missing in (0.5, 1.0)]
+    [0.1, 0.25]
+    """
+    n, most = len(answered.rows), min(answered.rows.shape[1], len(selected))
+    if not most:
+        return None
+    vectors, step = catalog.embeddings[selected], max(SCORES_AT_ONCE // len(selected), 1)
+    parts = []
+    for start in range(0, n, step):
+        checkpoint()
+        parts.append(_place_costs(answered, np.arange(start, min(start + step, n)), selected, vectors, most))
+    every = np.concatenate(parts).ravel()
+    every = np.sort(every[np.isfinite(every)])[: max(math.ceil(per_request * n), 1)]
+    return float(every.mean()) if len(every) else None
+
+
+def _place_costs(
+    answered: Answered, here: NDArray[np.intp], selected: NDArray[np.int64], vectors: NDArray[Any], most: int
+) -> Floats:
+    """Return (m, most) what the first place, the second and so on would cost in each answer; inf if there is none."""
+    rows, relevance = answered.rows[here], answered.relevance[here]
+    scores = np.einsum("nid,sd->nis", answered.users[here], vectors, optimize=True).max(axis=1).astype(np.float64)
+    place = np.minimum(np.searchsorted(selected, rows), len(selected) - 1)
+    inside = selected[place] == rows
+    scores[np.nonzero(inside)[0], place[inside]] = -np.inf
+    if answered.eligible is not None:
+        owners = np.repeat(here, len(selected))
+        allowed = answered.eligible.allows(owners, np.tile(selected, len(here)))
+        scores[~allowed.reshape(scores.shape)] = -np.inf
+    gained = -np.partition(-scores, most - 1, axis=1)[:, :most]
+    gained = -np.sort(-gained, axis=1)
+    lost = np.sort(np.where(inside, np.inf, relevance), axis=1)[:, :most]
+    return np.where(np.isfinite(lost) & np.isfinite(gained), np.maximum(lost - gained, 0.0), np.inf)

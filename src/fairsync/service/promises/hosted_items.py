@@ -1,8 +1,7 @@
-"""Items that only a search engine holds: changed through its own path, and counted again every now and then."""
+"""Changes of items that only a search engine holds."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,40 +13,15 @@ from fairsync.catalog.attributes import NumberColumn, as_numbers, make_column, s
 from fairsync.catalog.names import check_names, check_same_kind
 from fairsync.errors import InvalidInputError
 from fairsync.search.engines.engine import StoredItems
-from fairsync.search.engines.hosted_catalog import HostedCatalog, merged
+from fairsync.search.engines.hosted_catalog import merged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from fairsync.catalog.groups import Label
-
-# Seconds between two counts of the items; and at least, if an item was found whose labels are not known.
-_EVERY, _LEAST = 60.0, 2.0
-
-
-class Recount:
-    """Counts the items of an engine when it is time: every minute, and soon after an unknown combination was found.
-
-    Parameters
-    ----------
-    clock
-        Returns seconds, of which only differences matter.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._last = clock, clock()
-
-    def counted(self, catalog: HostedCatalog) -> HostedCatalog:
-        """Return the catalog, counted again if it is time; the same object if nothing has changed."""
-        waited = self._clock() - self._last
-        if waited < (_LEAST if catalog.unknown_seen.is_set() else _EVERY):
-            return catalog
-        try:
-            return catalog.recounted()
-        finally:
-            self._last = self._clock()  # after it, so that a slow engine is not counted all the time
+    from fairsync.search.engines.hosted_catalog import HostedCatalog
 
 
 def upsert_hosted(

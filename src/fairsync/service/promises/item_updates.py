@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.inputs import check_k
 from fairsync.search.engines.hosted_catalog import HostedCatalog
-from fairsync.service.promises.hosted_items import Recount, nothing_written, removed_hosted, upsert_hosted
+from fairsync.service.promises.hosted_items import nothing_written, removed_hosted, upsert_hosted
 from fairsync.service.promises.promise_series import with_labels
 
 if TYPE_CHECKING:
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
     from fairsync.coordination.front_end import FrontEnd
     from fairsync.schedule import ScheduledPromise
     from fairsync.search.engines.engine import StoredItems
-    from fairsync.service.promises.item_changes import ItemChanges
+    from fairsync.service.promises.saved_items import SavedItems
     from fairsync.service.promises.scheduler import Scheduler
+
+# Seconds between two counts of the items of an engine; and at least, if an item was found whose labels are not known.
+_EVERY_SECONDS, _LEAST_SECONDS = 60.0, 2.0
 
 
 class ItemUpdates:
@@ -42,10 +46,10 @@ class ItemUpdates:
     """
 
     def __init__(
-        self, front: FrontEnd, coordinator: Coordinator, scheduler: Scheduler, changes: ItemChanges | None
+        self, front: FrontEnd, coordinator: Coordinator, scheduler: Scheduler, changes: SavedItems | None
     ) -> None:
         self._front, self._coordinator, self._scheduler, self._changes = front, coordinator, scheduler, changes
-        self._recount = Recount()
+        self._counted_at = time.monotonic()
         # Items and series for which promises for each label were last made.
         self._labelled: tuple[Catalog, Mapping[str, ScheduledPromise]] | None = None
 
@@ -57,7 +61,7 @@ class ItemUpdates:
     ) -> None:
         """Add items, or change those with known ids, from the next request on; see :meth:`FairRetriever.upsert`.
 
-        With a durable ledger the change survives a restart (:mod:`fairsync.service.promises.item_changes`). Items that
+        With a durable ledger the change survives a restart (:mod:`fairsync.service.promises.saved_items`). Items that
         only an engine holds are changed there.
         """
         hosted = self._front.catalog
@@ -65,7 +69,7 @@ class ItemUpdates:
             self._write_hosted(hosted, upsert_hosted(hosted, embeddings, groups, ids), [])
             return
 
-        def save(changes: ItemChanges, after: Catalog) -> None:
+        def save(changes: SavedItems, after: Catalog) -> None:
             rows = after.rows_of(np.asarray(ids))
             given = groups if isinstance(groups, Mapping) else [after.group_attribute]
             changed = [*after.attributes] if embeddings is not None else [*given]
@@ -84,7 +88,7 @@ class ItemUpdates:
             lambda catalog: remove_items(catalog, ids), lambda changes, _: changes.remove(np.asarray(ids).tolist())
         )
 
-    def _change(self, change: Callable[[Catalog], CatalogChange], save: Callable[[ItemChanges, Catalog], None]) -> None:
+    def _change(self, change: Callable[[Catalog], CatalogChange], save: Callable[[SavedItems, Catalog], None]) -> None:
         with self._scheduler.lock:
             self._scheduler.take_lead()
             self._follow_saved()
@@ -108,9 +112,17 @@ class ItemUpdates:
     def recount(self) -> None:
         """Count the items of an engine again, if it is time. Requests and plans go on meanwhile."""
         catalog = self._front.catalog
-        if isinstance(catalog, HostedCatalog) and (counted := self._recount.counted(catalog)) is not catalog:
-            with self._scheduler.lock:
-                self._follow_count(counted)
+        if not isinstance(catalog, HostedCatalog):
+            return
+        waited = time.monotonic() - self._counted_at
+        if waited < (_LEAST_SECONDS if catalog.unknown_seen.is_set() else _EVERY_SECONDS):
+            return
+        try:
+            counted = catalog.recounted()
+        finally:
+            self._counted_at = time.monotonic()  # after it, so that a slow engine is not counted all the time
+        with self._scheduler.lock:
+            self._follow_count(counted)
 
     def _follow_count(self, counted: HostedCatalog) -> None:
         """Continue with items that were counted again; promises for each label get those that are new."""

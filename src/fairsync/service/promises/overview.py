@@ -10,14 +10,17 @@ from msgspec.structs import replace
 
 from fairsync.promises.selection import is_selection
 from fairsync.service.promises.alerts import Alerts
-from fairsync.service.promises.first_days import days_of
+from fairsync.service.promises.columns import column_of
 from fairsync.service.promises.pace import PaceHistory
 from fairsync.service.promises.projections import Projections
-from fairsync.service.promises.promise_series import series_of
+from fairsync.service.promises.promise_series import days_of, series_of
 from fairsync.service.schema import GroupView, LeastCost, Overview
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fairsync.catalog.groups import Label
+    from fairsync.schedule import ScheduledPromise
     from fairsync.service.promises.cost_monitor import CostMonitor
     from fairsync.service.promises.scheduler import Scheduler
     from fairsync.service.schema import Pace, PastWindow, PromiseView, ShardView
@@ -127,7 +130,7 @@ class StatusReporter:
         """Add a point to the pace of every promise."""
         scheduler, requests = self._scheduler, self._coordinator.totals().requests
         promises, exposures = scheduler.state.promises.values(), scheduler.exposures()
-        self._paces.record(scheduler.now(), promises, exposures, self._prices(), requests, scheduler.attribute)
+        self._paces.record(scheduler.now(), promises, exposures, self._by_promise(self._prices()), requests)
 
     def _with_outlook(self, view: PromiseView) -> PromiseView:
         """Return the state of a promise with what is to be expected of it, where requests have rules of their own."""
@@ -148,6 +151,12 @@ class StatusReporter:
     def _prices(self) -> dict[Label, float]:
         return dict(zip(self._coordinator.labels, self._coordinator.prices().tolist(), strict=True))
 
+    def _by_promise(self, values: Mapping[Label, float]) -> dict[ScheduledPromise, float]:
+        """Return values of promises from those of columns, as far as these are known."""
+        scheduler = self._scheduler
+        columns = ((one, column_of(one, scheduler.attribute)) for one in scheduler.state.promises.values())
+        return {one: values[column] for one, column in columns if column in values}
+
     def _projections(self) -> Projections:
         scheduler = self._scheduler
         return Projections(
@@ -156,15 +165,15 @@ class StatusReporter:
             scheduler.exposures(),
             scheduler.state.past,
             scheduler.traffic(),
-            self._prices(),
-            self._natural_rates(),
+            self._by_promise(self._prices()),
+            self._by_promise(self._natural_rates()),
             self._coordinator.k,
             scheduler.periods.requests,
             scheduler.attribute,
             {one: name for name, one in scheduler.state.promises.items()},
             scheduler.state.costs.budget,
             scheduler.given_up(scheduler.plan.statuses),
-            {} if self._monitor.last is None else self._monitor.last.group_costs,
+            {} if self._monitor.last is None else self._by_promise(self._monitor.last.group_costs),
         )
 
     def _natural_rates(self) -> dict[Label, float]:
@@ -179,19 +188,21 @@ class StatusReporter:
         return {label: rate * by_label.get(label, 0.0) for label, rate in last.natural_rates.items()}
 
     def _least_cost(self) -> LeastCost:
-        last = self._monitor.last
-        costs = None if last is None else last.costs
-        ratio, low, high = (costs and costs.ratio) or (None, None, None)
+        last, reason, replica = self._monitor.last, self._monitor.reason, self._coordinator.replica
+        if last is None:
+            return LeastCost(sample=0, reason=reason, replica=replica)
+        costs = last.costs
+        ratio, low, high = costs.ratio or (None, None, None)
         return LeastCost(
-            sample=costs.requests if costs else 0,
-            at=last.at if last else None,
-            cost_share=costs.share if costs else None,
-            least_share=costs.least if costs else None,
+            sample=costs.requests,
+            at=last.at,
+            cost_share=costs.share,
+            least_share=costs.least,
             ratio=ratio,
             ratio_low=low,
             ratio_high=high,
-            reason=self._monitor.reason,
-            replica=self._coordinator.replica,
+            reason=reason,
+            replica=replica,
         )
 
     def _groups(self) -> list[GroupView]:

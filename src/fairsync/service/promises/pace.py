@@ -7,15 +7,13 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from fairsync.errors import UnknownPromiseError
-from fairsync.schedule import Span
-from fairsync.service.promises.columns import column_of
+from fairsync.schedule import Span, active_spans
 from fairsync.service.schema import Pace, PacePoint
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
-    from fairsync.catalog.groups import Label
     from fairsync.schedule import ScheduledPromise, TrafficForecast
     from fairsync.service.promises.projections import Projections
 
@@ -41,9 +39,8 @@ class PaceHistory:
         now: datetime,
         promises: Collection[ScheduledPromise],
         exposures: Mapping[ScheduledPromise, int],
-        prices: Mapping[Label, float],
+        prices: Mapping[ScheduledPromise, float],
         requests: int,
-        attribute: str = "group",
     ) -> None:
         """Add a point for every promise. Promises about the same selection and window share their points.
 
@@ -56,19 +53,13 @@ class PaceHistory:
         exposures
             Exposures of promises in their present windows.
         prices
-            Price by column; see :func:`fairsync.service.promises.columns.column_of`.
-        attribute
-            The attribute of the groups.
+            Prices in force of promises.
         requests
             Requests in the present period.
         """
         kept: dict[tuple[str, str, datetime], deque[PacePoint]] = {}
         most = min(max(_MOST_POINTS_OF_ALL // max(len(promises), 1), _LINE_POINTS), _MOST_POINTS)
-        spans = {window: window.at(now) for window in {promise.window for promise in promises}}
-        for promise in promises:
-            span = spans[promise.window]
-            if span is None:
-                continue
+        for promise, span in active_spans(promises, now).items():
             key = _key(promise, span)
             if key in kept:
                 continue
@@ -78,7 +69,7 @@ class PaceHistory:
                     at=now,
                     exposures=exposures.get(promise, 0),
                     requests=requests,
-                    price=prices.get(column_of(promise, attribute), 0.0) + 0.0,  # never -0
+                    price=prices.get(promise, 0.0) + 0.0,  # never -0
                 )
             )
             if len(points) > most:  # every second one of those before is enough

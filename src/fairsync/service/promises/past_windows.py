@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from fairsync.schedule import Plan, ScheduledPromise
     from fairsync.service.promises.clock import ClockReading
-    from fairsync.service.promises.giving_way import GivenUp
+    from fairsync.service.promises.cost_book import GivenUp
 
 
 # A clock that differs by less than this, and this share of the time since, was not set: it drifts.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.errors import UnknownGroupError
+from fairsync.schedule import active_spans
 from fairsync.service.promises.columns import column_of
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairsync.catalog.groups import Grouped, Label
+    from fairsync.catalog.groups import Label
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.ledger import Totals
     from fairsync.schedule import ScheduledPromise, Span
@@ -63,8 +64,6 @@ class Periods:
         ``"retrieved"`` or ``"impressions"``: what an exposure is.
     time
         The ledger's time.
-    attribute
-        The attribute of the groups.
 
     Attributes
     ----------
@@ -76,8 +75,9 @@ class Periods:
 
     before: CountsBefore
 
-    def __init__(self, coordinator: Coordinator, count: str, time: LedgerTime, attribute: str = "group") -> None:
-        self._coordinator, self._count, self.time, self._attribute = coordinator, count, time, attribute
+    def __init__(self, coordinator: Coordinator, count: str, time: LedgerTime) -> None:
+        self._coordinator, self._count, self.time = coordinator, count, time
+        self._attribute = coordinator.group_attribute
 
     @property
     def present(self) -> Totals:
@@ -112,6 +112,12 @@ class Periods:
             return period.exposures
         return np.zeros_like(period.exposures) if period.impressions is None else period.impressions
 
+    def ever(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return (G,) the candidates, and the impressions, of all periods."""
+        before, period, n = self.before, self.present, len(self.before.retrieved)
+        impressions = before.impressions if period.impressions is None else before.impressions + period.impressions[:n]
+        return before.retrieved + period.exposures[:n], impressions
+
     def recount(self, promises: Collection[ScheduledPromise], now: datetime) -> None:
         """Count again what came before the present period."""
         self._recount(promises, now, self.past(), self.present.began)
@@ -128,16 +134,15 @@ class Periods:
     ) -> None:
         n = len(self._coordinator.labels)  # another replica may just have added groups
         zeros = np.zeros(n, dtype=np.int64)
-        at = {window: window.at(now) for window in {promise.window for promise in promises}}
-        windows = [(promise, span) for promise in promises if (span := at[promise.window]) is not None]
-        exposures = self.exposures_in_each(windows, past)
+        spans = active_spans(promises, now)
+        exposures = self.exposures_in_each(spans.items(), past)
         self.before = CountsBefore(
             began,
             sum((one.exposures[:n] for one in past), zeros),
             sum((one.impressions[:n] for one in past if one.impressions is not None), zeros),
             sum(one.requests for one in past),
-            {promise: count for (promise, _), count in zip(windows, exposures, strict=True)},
-            {span: self.requests_in(span, past) for span in at.values() if span is not None},
+            dict(zip(spans, exposures, strict=True)),
+            {span: self.requests_in(span, past) for span in set(spans.values())},
         )
 
     def exposures(
@@ -175,6 +180,40 @@ class Periods:
             exposures.append(sum(int(one[code]) for one in counts[span] if 0 <= code < len(one)))
         return exposures
 
+    def missing_at_start(
+        self, exposures: Mapping[ScheduledPromise, int], floors: Mapping[ScheduledPromise, int]
+    ) -> NDArray[np.float64]:
+        """Return (G,) the exposures that floors lacked when the present period began, by column; 0 without a floor.
+
+        Parameters
+        ----------
+        exposures, floors
+            Exposures up to now, and the floor, of each promise in its present window.
+        """
+        missing = np.zeros(len(self.counted()))
+        for code, lacked in self._left_at_start(exposures, floors):
+            missing[code] = max(missing[code], lacked)
+        return missing
+
+    def room_at_start(
+        self, exposures: Mapping[ScheduledPromise, int], caps: Mapping[ScheduledPromise, int]
+    ) -> NDArray[np.float64]:
+        """Return (G,) the exposures that caps allowed when the present period began, by column; inf without a cap."""
+        room = np.full(len(self.counted()), np.inf)
+        for code, allowed in self._left_at_start(exposures, caps):
+            room[code] = min(room[code], max(allowed, 0))
+        return room
+
+    def _left_at_start(
+        self, exposures: Mapping[ScheduledPromise, int], bounds: Mapping[ScheduledPromise, int]
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the column of each bound, and its distance from the exposures when the present period began."""
+        counted = self.counted()
+        for promise, so_far in exposures.items():
+            code = self._code_of(column_of(promise, self._attribute)) if promise in bounds else -1
+            if code >= 0:  # others are counted from the next plan on
+                yield code, bounds[promise] - so_far + int(counted[code])
+
     def _code_of(self, label: Label) -> int:
         try:
             return self._coordinator.groups.code_of(label)
@@ -188,71 +227,3 @@ class Periods:
     def _within(self, span: Span, periods: Sequence[Totals]) -> list[Totals]:
         started = [(one, self.started(one)) for one in periods]
         return [one for one, at in started if at is not None and at in span]
-
-
-def missing_at_start(
-    exposures: Mapping[ScheduledPromise, int],
-    counted: NDArray[np.int64],
-    groups: Grouped,
-    attribute: str,
-    floors: Mapping[ScheduledPromise, int],
-) -> NDArray[np.float64]:
-    """Return (G,) the exposures that promises lacked when the present period began; 0 without a promise.
-
-    Parameters
-    ----------
-    exposures
-        Exposures of each promise in its present window, up to now.
-    counted
-        (G,) exposures in the present period.
-    groups
-        The columns.
-    attribute
-        The attribute of the groups.
-    floors
-        The floor of each promise in its present window.
-    """
-    missing = np.zeros(len(counted))
-    for code, lacked in _left_at_start(floors, exposures, counted, groups, attribute):
-        missing[code] = max(missing[code], lacked)
-    return missing
-
-
-def room_at_start(
-    exposures: Mapping[ScheduledPromise, int],
-    counted: NDArray[np.int64],
-    groups: Grouped,
-    attribute: str,
-    caps: Mapping[ScheduledPromise, int],
-) -> NDArray[np.float64]:
-    """Return (G,) the exposures that caps allowed when the present period began; inf without one.
-
-    Parameters
-    ----------
-    exposures, counted, groups, attribute
-        As for :func:`missing_at_start`.
-    caps
-        The cap of each promise that has one in its present window.
-    """
-    room = np.full(len(counted), np.inf)
-    for code, allowed in _left_at_start(caps, exposures, counted, groups, attribute):
-        room[code] = min(room[code], max(allowed, 0))
-    return room
-
-
-def _left_at_start(
-    bounds: Mapping[ScheduledPromise, int],
-    exposures: Mapping[ScheduledPromise, int],
-    counted: NDArray[np.int64],
-    groups: Grouped,
-    attribute: str,
-) -> Iterator[tuple[int, int]]:
-    """Yield the column of each bound, and its distance from the exposures when the present period began."""
-    for promise, so_far in exposures.items():
-        if promise not in bounds:
-            continue
-        try:
-            code = groups.code_of(column_of(promise, attribute))
-        except UnknownGroupError:  # it is counted from the next plan on
-            continue
-        yield code, bounds[promise] - so_far + int(counted[code])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,20 +14,22 @@ from fairsync.promises.floors import capacities_of
 from fairsync.promises.home_atoms import with_homes
 from fairsync.promises.resolve import find_atoms
 from fairsync.promises.selection import conditions_of, is_selection
-from fairsync.schedule import Supply, check_promise, make_plan
+from fairsync.schedule import FeasibilityCheck, Supply, make_plan
 from fairsync.service.promises.columns import group_of, selection_of
+from fairsync.service.promises.impressions import ReportedInTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from numpy.typing import NDArray
+
     from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
     from fairsync.coordination.coordinator import Coordinator
-    from fairsync.schedule import Feasibility, Forecast, Plan, PromiseStatus, ScheduledPromise, TrafficForecast, Window
-    from fairsync.service.promises.impression_rate import ExposureRule
+    from fairsync.schedule import Forecast, Plan, PromiseStatus, ScheduledPromise, TrafficForecast, Window
+    from fairsync.service.promises.impressions import ImpressionRate
 
-_Number = TypeVar("_Number", int, float)
 _log = logging.getLogger(__name__)
 
 
@@ -38,12 +40,10 @@ class Planner:
     ----------
     coordinator
         Knows the groups and k.
-    rule
-        What counts as an exposure.
+    rate
+        The share of candidates that are shown, if impressions count; None if candidates count.
     worst_case_traffic
         Worst-case traffic, as a fraction of the forecast; see :func:`fairsync.schedule.make_plan`.
-    attribute
-        The attribute of the groups.
     catalog
         Returns the items, if promises may be about other selections than groups.
     """
@@ -51,13 +51,12 @@ class Planner:
     def __init__(
         self,
         coordinator: Coordinator,
-        rule: ExposureRule,
+        rate: ImpressionRate | None,
         worst_case_traffic: float,
-        attribute: str = "group",
         catalog: Callable[[], Catalog] | None = None,
     ) -> None:
-        self._coordinator, self._rule, self.worst_case_traffic = coordinator, rule, worst_case_traffic
-        self._attribute, self._catalog = attribute, catalog
+        self._coordinator, self._rate, self.worst_case_traffic = coordinator, rate, worst_case_traffic
+        self._attribute, self._catalog = coordinator.group_attribute, catalog
         self._supplied: tuple[Catalog, frozenset[str], Supply] | None = None
 
     def capacities(self) -> dict[Label, int]:
@@ -86,12 +85,18 @@ class Planner:
             self._supplied = known = catalog, frozenset(others), supply
         return known[2]
 
-    def _by_selection(self, values: Mapping[Label, _Number]) -> dict[str, _Number]:
-        return {selection_of(label, self._attribute): value for label, value in values.items()}
+    def _impression_rates(self) -> dict[str, float] | None:
+        """Return the share of each column's candidates that count, by selection; None if all do."""
+        return None if self._rate is None else self._by_selection(self._rate.shares)
+
+    def _by_selection(self, values: Callable[[int], NDArray[Any]]) -> dict[str, Any]:
+        labels = self._coordinator.labels
+        numbers = zip(labels, values(len(labels)).tolist(), strict=True)
+        return {selection_of(label, self._attribute): number for label, number in numbers}
 
     def traffic(self, forecast: Forecast) -> TrafficForecast:
         """Return the forecast of requests whose exposures count in time."""
-        return self._rule.traffic(forecast)
+        return forecast if self._rate is None else ReportedInTime(forecast, self._rate.within)
 
     def plan(
         self,
@@ -106,7 +111,6 @@ class Planner:
         logs: bool = True,
     ) -> Plan:
         """Return the plan from now to the end of the period, and log promises that it finds at risk or impossible."""
-        labels = self._coordinator.labels
         plan = make_plan(
             promises,
             exposures,
@@ -114,8 +118,8 @@ class Planner:
             now,
             self.supply(promises),
             previous,
-            impression_rates=self._by_selection(self._rule.shares(labels)),
-            pending=self._by_selection(self._rule.pending(labels)),
+            impression_rates=self._impression_rates(),
+            pending=None if self._rate is None else self._by_selection(self._rate.pending),
             requests=requests,
             worst_case_traffic=self.worst_case_traffic,
             until_next=until_next,
@@ -134,10 +138,9 @@ class Planner:
         requests: Mapping[ScheduledPromise, int] | None = None,
     ) -> FeasibilityCheck:
         """Return the check of a promise, which takes time and depends on nothing that changes."""
-        rates, every = self._by_selection(self._rule.shares(self._coordinator.labels)), (promise, *others)
-        return FeasibilityCheck(
-            promise, every[1:], exposures, self.traffic(forecast), now, self.supply(every), rates, requests
-        )
+        rates, every = self._impression_rates(), (promise, *others)
+        supply, traffic = self.supply(every), self.traffic(forecast)
+        return FeasibilityCheck(promise, every[1:], exposures, traffic, now, supply, rates, requests or {})
 
 
 def supply_of(catalog: Catalog, selections: Sequence[str], k: int, max_exclude: int = 0) -> Supply:
@@ -183,82 +186,6 @@ def alike(promises: Mapping[str, ScheduledPromise]) -> list[list[str]]:
         key = promise.window, given.priority, tuple(type(bound).__name__ for bound in bounds)
         found.setdefault(key, []).append(name)
     return [sorted(names, key=lambda name: -(promises[name].promise.at_least or 0)) for names in found.values()]
-
-
-@dataclass(frozen=True)
-class FeasibilityCheck:
-    """A check of a promise, with a snapshot of all that it depends on; see :func:`fairsync.schedule.check_promise`."""
-
-    promise: ScheduledPromise
-    others: tuple[ScheduledPromise, ...]
-    exposures: Mapping[ScheduledPromise, int]
-    traffic: TrafficForecast
-    now: datetime
-    supply: Supply
-    rates: Mapping[str, float]
-    requests: Mapping[ScheduledPromise, int] | None = None
-
-    def run(self, checkpoint: Callable[[], object] = lambda: None, *, up_to_asked: bool = False) -> Feasibility:
-        """Return whether the expected traffic can deliver the promise.
-
-        Parameters
-        ----------
-        checkpoint
-            Called every now and then; raises to end the check.
-        up_to_asked
-            Whether to look for no larger floors than the promise asks for.
-        """
-        traffic = _CheckpointedTraffic(self.traffic, checkpoint)
-        return check_promise(
-            self.promise, self.others, self.exposures, traffic, self.now, self.supply,
-            impression_rates=self.rates, requests=self.requests, up_to_asked=up_to_asked,
-        )  # fmt: skip
-
-    def pushes_out(self, verdict: Feasibility) -> tuple[ScheduledPromise, ...]:
-        """Return the promises that would miss more if the promise were made, whether it was accepted or not."""
-        if verdict.accepted:
-            return verdict.pushes_out
-        if verdict.displaced or verdict.limit_reason:
-            return verdict.displaced
-        is_active = self.promise.window.at(self.now) is not None
-        moment = self.now if is_active else verdict.tightest.start
-        exposures, requests = (self.exposures, self.requests) if is_active else ({}, {})
-        most = replace(self.promise.promise, priority=1)  # as if it came before all others
-        forced = replace(self.promise, promise=most)
-
-        def missed(promises: tuple[ScheduledPromise, ...]) -> dict[ScheduledPromise, int]:
-            plan = make_plan(
-                promises, exposures, self.traffic, moment, self.supply, impression_rates=self.rates, requests=requests
-            )
-            return {one.promise: one.shortfall for one in plan.statuses}
-
-        later = tuple(  # those of its own priority, too, would have to give way
-            replace(one, promise=replace(one.promise, priority=one.promise.priority + 1)) for one in self.others
-        )
-        before, after = missed(later), missed((*later, forced))
-        return tuple(
-            other for other, one in zip(self.others, later, strict=True) if after.get(one, 0) > before.get(one, 0)
-        )
-
-
-@dataclass(frozen=True)
-class _CheckpointedTraffic:
-    """A forecast that calls a function whenever it is asked, which checks do for each window and deadline."""
-
-    traffic: TrafficForecast
-    checkpoint: Callable[[], object]
-
-    def expected(self, start: datetime, end: datetime, now: datetime | None = None) -> float:
-        self.checkpoint()
-        return self.traffic.expected(start, end, now)
-
-    def lower_bound(self, start: datetime, end: datetime, now: datetime | None = None) -> float:
-        self.checkpoint()
-        return self.traffic.lower_bound(start, end, now)
-
-    def sustained(self, end: datetime, now: datetime) -> float:
-        self.checkpoint()
-        return self.traffic.sustained(end, now)
 
 
 def _log_warnings(statuses: Sequence[PromiseStatus], now: datetime) -> None:

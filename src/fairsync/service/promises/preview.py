@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.catalog.atoms import Membership
 from fairsync.errors import InvalidInputError, TooManyPreviewsError, UndecidedPromisesError
 from fairsync.hindsight.bound_rows import BoundRows
 from fairsync.hindsight.dual_bound import promised_bound
@@ -19,7 +18,7 @@ from fairsync.hindsight.limited_lists import ListLimits
 from fairsync.promises import Promise
 from fairsync.promises.linear_program import solve
 from fairsync.promises.selection import conditions_of, selection_name
-from fairsync.service.promises.costs import largest_bounds
+from fairsync.service.promises.costs import largest_bounds, stack_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -181,10 +180,9 @@ class RecentRequests:
             users = list(self._users)
         if len(users) < _FEWEST:
             return Estimate(reason=f"it takes {_FEWEST} requests to estimate it, and there were {len(users)}")
-        # An item's relevance is its best over the interests: repeating one changes nothing.
-        interests, n = max(map(len, users)), len(users)
-        vectors = np.stack([np.pad(user, ((0, interests - len(user)), (0, 0)), mode="edge") for user in users])
+        vectors, n = stack_users(users), len(users)
         tried = _tried(items, asked, k)
+        membership, atom_of = tried.items.membership, tried.items.searched.group_of
         floors = np.minimum(tried.floors, tried.most) * n
         caps = np.minimum(tried.caps * n, n * k)
         try:
@@ -198,16 +196,16 @@ class RecentRequests:
             return tried.items.index.search(*arguments, **options)
 
         plain = float(search(vectors, None, k).relevance.sum())
-        rows, least = BoundRows.of(tried.membership, floors, caps, n * k)
+        rows, least = BoundRows.of(membership, floors, caps, n * k)
         before = np.array([(prices or {}).get(name, 0.0) for name in tried.selections], dtype=np.float64)
         # Those that cost most by the prices in force; those of new promises are not known, and count by their size.
         worth = np.where(before != 0, np.abs(before), float(np.abs(before).max(initial=0.0)) or 1.0)
         used = np.flatnonzero(largest_bounds(least * worth[rows.promise_of]))
         left_out, rows, least = len(least) - len(used), rows.take(used), least[used]
-        limits = ListLimits.of(tried.membership, np.minimum(tried.list_limits, k).astype(np.int64), k)
+        limits = ListLimits.of(membership, np.minimum(tried.list_limits, k).astype(np.int64), k)
         start = np.clip(-before[rows.promise_of] * rows.signs.astype(np.float64), 0.0, 1e30)
         try:
-            bound = promised_bound(tried.atom_of, search, vectors, k, rows, least, start, plain, limits=limits)
+            bound = promised_bound(atom_of, search, vectors, k, rows, least, start, plain, limits=limits)
         except InvalidInputError as error:  # limits per list that leave too little of what was fetched
             return Estimate(reason=str(error).rstrip("."))
         cost = max(plain - bound.relevance, 0.0)
@@ -222,8 +220,6 @@ class _Tried:
     ----------
     items : SearchedItems
         The items, with a price for each atom.
-    membership : Membership
-        The selections of each atom.
     selections : Sequence
         The name of each selection.
     floors, caps, list_limits : numpy.ndarray
@@ -233,17 +229,11 @@ class _Tried:
     """
 
     items: SearchedItems
-    membership: Membership
     selections: Sequence[str]
     floors: NDArray[np.float64]
     caps: NDArray[np.float64]
     list_limits: NDArray[np.float64]
     most: NDArray[np.int64]
-
-    @property
-    def atom_of(self) -> NDArray[np.integer[Any]]:
-        """(n,) the atom of each item."""
-        return self.items.searched.group_of
 
 
 def _tried(items: SearchedItems, asked: Mapping[str, AskedRates], k: int) -> _Tried:
@@ -257,15 +247,13 @@ def _tried(items: SearchedItems, asked: Mapping[str, AskedRates], k: int) -> _Tr
     if new:  # those that are known come first, so that their atoms, and what was built for them, can stay
         items = items.with_promises((*known, *(Promise(conditions_of(name), at_least=0) for name in new)))
         names += new
-    groups = [(code,) for code in range(len(names))]
-    membership = Membership.of(groups, len(groups)) if items.atoms is None else items.atoms.membership
     rates = [asked.get(name, AskedRates()) for name in names]
     floors, caps, limits = (
         np.array([getattr(one, bound) for one in rates]) for bound in ("floor", "cap", "list_limit")
     )
-    sizes = membership.exposures(items.searched.group_sizes)
+    sizes = items.membership.exposures(items.searched.group_sizes)
     most = np.minimum(np.minimum(sizes, k), np.minimum(limits, k).astype(np.int64))
-    return _Tried(items, membership, names, floors, caps, limits, most)
+    return _Tried(items, names, floors, caps, limits, most)
 
 
 def _can_hold(tried: _Tried, floors: NDArray[np.float64], caps: NDArray[np.float64], n: int, k: int) -> bool:
@@ -278,7 +266,7 @@ def _can_hold(tried: _Tried, floors: NDArray[np.float64], caps: NDArray[np.float
     floored, capped = np.flatnonzero(floors > 0), np.flatnonzero(caps < total)
     if not len(capped) and tried.items.atoms is None:  # groups share no item
         return bool(floors.sum() <= total)
-    matrix, every = tried.membership.matrix, sparse.csr_array(np.ones((1, len(sizes))))
+    matrix, every = tried.items.membership.matrix, sparse.csr_array(np.ones((1, len(sizes))))
     rows = sparse.vstack([-matrix[floored], matrix[capped], every, -every], format="csr")
     limits = np.concatenate([-floors[floored], caps[capped], [total, -total]])
     return solve(np.zeros(len(sizes)), rows, limits, n * sizes, time.monotonic() + _SECONDS) is not None

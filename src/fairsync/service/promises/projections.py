@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fairsync.schedule.active_windows import thin_out
-from fairsync.service.promises.columns import column_of
 from fairsync.service.promises.conversion import promise_fields
 from fairsync.service.promises.past_windows import describe_unlimited
 from fairsync.service.schema import PromiseView
@@ -15,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from fairsync.catalog.groups import Label
     from fairsync.schedule import PromiseStatus, ScheduledPromise, Span, TrafficForecast
     from fairsync.service.promises.budget import RelevanceBudget
-    from fairsync.service.promises.giving_way import GivenUp
+    from fairsync.service.promises.cost_book import GivenUp
     from fairsync.service.schema import PastWindow
+    from fairsync.service.schema.promises import PromiseState
 
 # Ends of windows until which requests are forecast.
 _MOST_ENDS = 256
@@ -49,9 +48,9 @@ class Projections:
     traffic
         Forecast of the requests whose exposures count in time.
     prices
-        Price in force by label.
+        Prices in force of promises.
     natural
-        Exposures per request without promises, by label, as far as they were measured.
+        Exposures per request that promises would have without any, as far as they were measured.
     k
         Candidates per request.
     requests
@@ -65,7 +64,7 @@ class Projections:
     given_up
         The promises that are given up, with the reasons.
     costs
-        What columns have cost, as shares of all relevance, as far as they were measured.
+        What promises have cost, as shares of all relevance, as far as they were measured.
     """
 
     def __init__(
@@ -75,15 +74,15 @@ class Projections:
         exposures: Mapping[ScheduledPromise, int],
         past: Sequence[PastWindow],
         traffic: TrafficForecast,
-        prices: Mapping[Label, float],
-        natural: Mapping[Label, float],
+        prices: Mapping[ScheduledPromise, float],
+        natural: Mapping[ScheduledPromise, float],
         k: int = 1,
         requests: Callable[[Span], int] = lambda _: 0,
         attribute: str = "group",
         names: Mapping[ScheduledPromise, str] | None = None,
         budget: RelevanceBudget | None = None,
         given_up: Mapping[ScheduledPromise, GivenUp] | None = None,
-        costs: Mapping[Label, float] | None = None,
+        costs: Mapping[ScheduledPromise, float] | None = None,
     ) -> None:
         self._names, self._budget, self._given_up = names or {}, budget, given_up or {}
         self.now, self._k, self._requests_in, self._attribute = now, k, requests, attribute
@@ -106,22 +105,13 @@ class Projections:
         floor, cap = (
             (status.floor, status.cap) if status else (promise.promise.floor(slots), promise.promise.cap(slots))
         )
-        state: Literal["kept", "on track", "at risk", "impossible"] = "on track"
         gives_way = self._budget is not None and self._budget.gives_way(promise) and so_far < floor
         projected, reachable = self.ahead(promise).projected, status.reachable if status else floor
         if gives_way and status:
             projected = reachable = round(self._without_subsidy(promise, status, so_far))
+        state = _state(promise, status, so_far, floor, cap, reachable, gives_way=gives_way)
+        lost = self._given_up.get(promise) if so_far < floor else None
         unlimited = status is not None and status.unlimited_since is not None
-        if unlimited or (cap is not None and so_far > cap):
-            state = "impossible"
-        elif so_far >= floor:
-            # More requests may follow, which raise a share and may exceed a cap.
-            state = "kept" if isinstance(promise.promise.at_least, int) and cap is None else "on track"
-        elif status and (not status.possible or (gives_way and reachable < floor)):
-            state = "impossible"
-        elif gives_way or (status and status.at_risk):
-            state = "at risk"
-        lost, column = self._given_up.get(promise) if so_far < floor else None, column_of(promise, self._attribute)
         return PromiseView(
             id=name,
             **promise_fields(promise, self._attribute),
@@ -131,8 +121,8 @@ class Projections:
             end=span.end,
             exposures=so_far,
             projected=projected,
-            price=self._prices.get(column, 0.0) + 0.0,  # never -0
-            cost_share=self._costs.get(column),
+            price=self._prices.get(promise, 0.0) + 0.0,  # never -0
+            cost_share=self._costs.get(promise),
             slots=float(slots),
             possible=state != "impossible",
             shortfall=float(max(floor - max(reachable, so_far), 0)) if status else 0.0,
@@ -179,10 +169,9 @@ class Projections:
         """Return the projection as if there were no cap."""
         expected, sure = self._traffic(status.span.end)
         pace = (status.at_pace - status.exposures) / expected if expected > 0 else 0.0
-        column = column_of(promise, self._attribute)
-        subsidised = self._prices.get(column, 0.0) < 0
+        subsidised = self._prices.get(promise, 0.0) < 0
         # Before a measurement, the natural rate is known only of a group without a subsidy.
-        natural = self._natural.get(column, 0.0 if subsidised else pace)
+        natural = self._natural.get(promise, 0.0 if subsidised else pace)
         certain, reached = (float(max(level, so_far)) for level in (status.certain, status.reachable))
         if not status.possible:  # other promises need all slots too, so that no group gets its natural exposures
             return Projection(certain, reached, reached)
@@ -200,7 +189,7 @@ class Projections:
     def _without_subsidy(self, promise: ScheduledPromise, status: PromiseStatus, so_far: int) -> float:
         """Return the exposures at the end if its floor gives way to the budget: at the natural rate, where known."""
         expected, _ = self._traffic(status.span.end)
-        natural = self._natural.get(column_of(promise, self._attribute))
+        natural = self._natural.get(promise)
         return max(float(status.at_pace), so_far) if natural is None else so_far + natural * expected
 
     def _traffic(self, end: datetime) -> tuple[float, float]:
@@ -231,3 +220,24 @@ class Projections:
             impossible_since=last.impossible_since,
             state="kept" if last.kept else "impossible",
         )
+
+
+def _state(
+    promise: ScheduledPromise,
+    status: PromiseStatus | None,
+    so_far: int,
+    floor: int,
+    cap: int | None,
+    reachable: int,
+    *,
+    gives_way: bool,
+) -> PromiseState:
+    """Return the state of a promise; without a status, its window has not begun."""
+    if (status and status.unlimited_since) or (cap is not None and so_far > cap):
+        return "impossible"
+    if so_far >= floor:
+        # More requests may follow, which raise a share and may exceed a cap.
+        return "kept" if isinstance(promise.promise.at_least, int) and cap is None else "on track"
+    if status and (not status.possible or (gives_way and reachable < floor)):
+        return "impossible"
+    return "at risk" if gives_way or (status and status.at_risk) else "on track"

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fairsync.errors import InvalidInputError, UnknownPromiseError
+from fairsync.promises.list_limits import tree_of
+from fairsync.promises.resolve import find_atoms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
+    from fairsync.catalog import Catalog
     from fairsync.promises import Promise
     from fairsync.schedule import ScheduledPromise
 
@@ -46,6 +51,25 @@ def check_unique(promise: ScheduledPromise, others: Mapping[str, ScheduledPromis
             raise InvalidInputError(
                 f"there is a promise about {promise.promise.name} for this window already: change {name!r}."
             )
+
+
+def check_list_limits(catalog: Catalog, asked: Iterable[ScheduledPromise], others: Iterable[ScheduledPromise]) -> None:
+    """Refuse a promise that limits its items per list, if its items cross those of another one that does.
+
+    Parameters
+    ----------
+    catalog
+        The items.
+    asked, others
+        The promises that are asked for, and those that are made.
+    """
+    asked = list(asked)
+    if all(one.promise.at_most_per_list is None for one in asked):
+        return
+    limited = {one.selection: one.promise for one in (*asked, *others) if one.promise.at_most_per_list is not None}
+    atoms = find_atoms(catalog, tuple(limited.values()))
+    names = [promise.name for promise in limited.values()]
+    tree_of(atoms.membership, np.arange(len(names)), atoms.sizes, names)
 
 
 def with_start_of(promise: ScheduledPromise, before: ScheduledPromise | None) -> ScheduledPromise:

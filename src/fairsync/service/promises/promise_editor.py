@@ -5,17 +5,23 @@ from __future__ import annotations
 import contextlib
 import math
 import uuid
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from fairsync.errors import CallCancelledError, InfeasibleFloorsError, InvalidInputError
 from fairsync.service.promises.columns import selection_of
-from fairsync.service.promises.first_days import days_of
-from fairsync.service.promises.list_limits import check_list_limits
 from fairsync.service.promises.preview import Estimate, PreviewLimit, asked_rates
-from fairsync.service.promises.promise_changes import all_but, check_unique_all, split_at, with_start_of
-from fairsync.service.promises.promise_series import promises_of, series_of
+from fairsync.service.promises.promise_changes import (
+    all_but,
+    check_list_limits,
+    check_unique_all,
+    split_at,
+    with_start_of,
+)
+from fairsync.service.promises.promise_series import days_of, promises_of, series_of
 from fairsync.service.schema import Preview
+from fairsync.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +29,8 @@ if TYPE_CHECKING:
 
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.coordination.front_end import FrontEnd
-    from fairsync.schedule import Feasibility, ScheduledPromise
+    from fairsync.schedule import Feasibility, FeasibilityCheck, ScheduledPromise
     from fairsync.service.promises.overview import StatusReporter
-    from fairsync.service.promises.planning import FeasibilityCheck
     from fairsync.service.promises.preview import RecentRequests
     from fairsync.service.promises.scheduler import Scheduler
     from fairsync.service.schema import PromiseView
@@ -92,7 +97,7 @@ class PromiseEditor:
         with self._scheduler.lock:
             promises, others = self._scheduler.state.promises, self._all_but(replacing)
             asked = self._asked({replacing or new_id(): promise}, promises)
-            checks = [check for check, _ in self._prepare_checks({"": promise}, asked, others)]
+            checks = [check for check, _ in self._prepare_checks({"": promise}, asked, others, checkpoint)]
             names = {one: name for name, one in others.items()}
             state, now, k = self._scheduler.state, self._scheduler.now(), self._coordinator.k
             rates = asked_rates([*others.values(), *asked.values()], state.forecast, now, k)
@@ -100,7 +105,7 @@ class PromiseEditor:
             labels, attribute = self._coordinator.labels, self._front.catalog.group_attribute
             in_force = zip(labels, self._coordinator.prices().tolist(), strict=True)
             prices = {selection_of(label, attribute): price for label, price in in_force if price}
-        verdicts = [(check, check.run(checkpoint)) for check in checks]
+        verdicts = [(check, check.run()) for check in checks]
         check, verdict = next(((one, found) for one, found in verdicts if not found.accepted), verdicts[0])
         estimate = Estimate()
         if verdict.accepted and items.catalog.weights is not None:
@@ -172,16 +177,16 @@ class PromiseEditor:
                 self._check_budget(asked)
                 series = {name: one for name, one in known.items() if name != changed}
                 series |= {name: one for name, one in given.items() if one.promise.each is not None}
-                checks = self._prepare_checks(given, asked, others)
+                checks = self._prepare_checks(given, asked, others, checkpoint)
             check_list_limits(self._front.catalog, asked.values(), others.values())
             # Beside thousands of promises a check takes seconds, and planning and requests go on meanwhile.
             starts = {}
             for check, names in checks:
-                verdict = check.run(checkpoint, up_to_asked=True)
+                verdict = check.run(up_to_asked=True)
                 if not verdict.accepted and len(asked) > _MANY:
                     raise _refusal(verdict, (), len(asked))
                 if not verdict.accepted:
-                    verdict = check.run(checkpoint)
+                    verdict = check.run()
                     raise _refusal(verdict, check.pushes_out(verdict), len(asked))
                 assert verdict.effective_from is not None, "it was accepted"
                 starts.update(dict.fromkeys(names, verdict.effective_from))
@@ -196,15 +201,17 @@ class PromiseEditor:
         given: Mapping[str, ScheduledPromise],
         asked: Mapping[str, ScheduledPromise],
         others: Mapping[str, ScheduledPromise],
+        checkpoint: Callable[[], None],
     ) -> list[tuple[FeasibilityCheck, list[str]]]:
         """Return the checks of what is asked for. First days that are over stay over, and need none."""
-        if all(days_of(one.window) is None for one in given.values()):
-            return self._scheduler.prepare_checks(asked, others)
-        now = self._scheduler.now()
-        open_ = {name: one for name, one in asked.items() if one.window.end is None or one.window.end > now}
-        if not open_:
+        most = None
+        if any(days_of(one.window) is not None for one in given.values()):
+            now, most = self._scheduler.now(), _MOST_CHECKS
+            asked = {name: one for name, one in asked.items() if one.window.end is None or one.window.end > now}
+        if not asked:
             raise InvalidInputError("all items have had their first days: make another promise for those that come.")
-        return self._scheduler.prepare_checks(open_, others, _MOST_CHECKS)
+        checks = self._scheduler.prepare_checks(asked, others, most)
+        return [(replace(check, checkpoint=checkpoint), names) for check, names in checks]
 
     def _check_budget(self, asked: Mapping[str, ScheduledPromise]) -> None:
         """Refuse floors that would give way to the budget at once."""
@@ -272,9 +279,7 @@ def _refusal(verdict: Feasibility, pushed_out: Sequence[ScheduledPromise], n: in
     if n > 1:
         reason += f", {n:,} new ones included; none of them was made"
     if pushed_out:
-        some = ", ".join(str(one) for one in pushed_out[:_MOST_NAMED])
-        more = f" and {len(pushed_out) - _MOST_NAMED:,} more" if len(pushed_out) > _MOST_NAMED else ""
-        reason += f". It would push out {some}{more}"
+        reason += f". It would push out {listed(pushed_out, _MOST_NAMED)}"
     names = [asked.promise.name, *(one.promise.name for one in pushed_out)]
     largest = math.floor(verdict.largest)
     return InfeasibleFloorsError(asked.promise.name, asked.promise.floor(0), reason, largest, verdict.remedy, names)

@@ -1,20 +1,26 @@
-"""Series: a promise for each label of an attribute, also for labels that come later."""
+"""Series: a promise for each label of an attribute, also for labels that come later.
+
+The windows of *first days* are a number of days that begin for each label, or item, when it comes. The template of such
+a series has a placeholder window: a campaign that starts on 2000-01-01, of which only the length and the zone are used.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from fairsync.promises.promise import promises_of_labels
-from fairsync.service.promises.first_days import begun, days_of
+from fairsync.schedule import Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from fairsync.catalog import Catalog
-    from fairsync.schedule import ScheduledPromise, Window
+    from fairsync.schedule import ScheduledPromise
+
+_ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def promises_of(
@@ -104,3 +110,31 @@ def with_labels(
         have = {promise.selection for promise in mine.values()}
         kept.update({one: promise for one, promise in wanted.items() if promise.selection not in have})
     return kept
+
+
+def first_days(days: int, zone: str = "UTC") -> Window:
+    """Return the placeholder window of a template.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime
+    >>> window = first_days(7)
+    >>> days_of(window), days_of(Window.day("UTC"))
+    (7, None)
+    >>> begun(window, datetime(2026, 3, 2, 8, tzinfo=UTC)).end.isoformat()
+    '2026-03-09T08:00:00+00:00'
+    """
+    return Window("campaign", zone, _ORIGIN, _ORIGIN + timedelta(days=days))
+
+
+def days_of(window: Window) -> int | None:
+    """Return the length of a placeholder window in days; None for any other window."""
+    if window.recurs or window.start != _ORIGIN or window.end is None:
+        return None
+    return (window.end - _ORIGIN).days
+
+
+def begun(window: Window, now: datetime) -> Window:
+    """Return the window of an item or label that comes now. A window that is no placeholder is returned as it is."""
+    days = days_of(window)
+    return window if days is None else Window("campaign", window.zone, now, now + timedelta(days=days))

@@ -20,8 +20,8 @@ from fairsync.search.engines.hosted_catalog import HostedCatalog
 from fairsync.service.promises.audit import audit_view
 from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
-from fairsync.service.promises.costs import AskedOfAtoms
-from fairsync.service.promises.impressions import groups_shown, items_shown
+from fairsync.service.promises.costs import Asked
+from fairsync.service.promises.impressions import groups_shown
 from fairsync.service.promises.item_updates import ItemUpdates
 from fairsync.service.promises.overview import StatusReporter
 from fairsync.service.promises.preview import RecentRequests
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from fairsync.coordination.front_end import FrontEnd
     from fairsync.explain import Explanation
     from fairsync.schedule import Forecast, ScheduledPromise
-    from fairsync.service.promises.item_changes import ItemChanges
     from fairsync.service.promises.reservoir import RequestRules
+    from fairsync.service.promises.saved_items import SavedItems
     from fairsync.service.schema import AuditView, Overview, Pace, PastWindow, PromiseView
     from fairsync.service.schema.statement import Statement
 
@@ -86,7 +86,7 @@ class PromiseService:
     worst_case_traffic
         Worst-case traffic, as a fraction of the forecast. Floors that this traffic can still
         deliver are brought forward far enough to be met.
-    item_changes
+    saved_items
         Saves changes of items. Without it, they last as long as the process.
     budget
         The part of the relevance that all promises together may cost; see :mod:`fairsync.service.promises.budget`.
@@ -111,7 +111,7 @@ class PromiseService:
         plan_seconds: float = 5.0,
         report_within: float = 60.0,
         worst_case_traffic: float = WORST_CASE_TRAFFIC,
-        item_changes: ItemChanges | None = None,
+        saved_items: SavedItems | None = None,
         budget: float | None = None,
     ) -> None:
         if count not in ("retrieved", "impressions"):
@@ -131,7 +131,7 @@ class PromiseService:
         read_clock = self._clock.read if isinstance(self._clock, MonotonicClock) else None
         self.scheduler = Scheduler(
             coordinator, initial, count, self._clock, plan_seconds, report_within, worst_case_traffic, read_clock,
-            front.catalog.group_attribute, lambda: self.front.catalog, budget,
+            lambda: self.front.catalog, budget,
         )  # fmt: skip
         self.cost_monitor = CostMonitor(self._conditions)
         if isinstance(front.catalog, HostedCatalog):
@@ -142,7 +142,7 @@ class PromiseService:
         self.degraded, self._recent, self._replanned_at = 0.0, RecentRequests(), self.scheduler.now()
         self._reporter = StatusReporter(self.scheduler, self.cost_monitor, self.count)
         self.editor = PromiseEditor(front, coordinator, self.scheduler, self._reporter, self._recent)
-        self.items = ItemUpdates(front, coordinator, self.scheduler, item_changes)
+        self.items = ItemUpdates(front, coordinator, self.scheduler, saved_items)
         with self.scheduler.lock:
             self.items.follow()
 
@@ -229,18 +229,19 @@ class PromiseService:
             Distinguishes several reports on one request.
         """
         answer = self.coordinator.answers([request_id]).get(request_id)
-        labels, unknown = groups_shown(items, answer, self.catalog)
+        shown = groups_shown(items, answer, self.catalog)
+        unknown = len(set(items)) - len(shown)
         if answer and not self.front.count_cold and Candidates.load(answer).cold.any():
             return ImpressionResult(counted=0, repeated=0, unknown=unknown)
         if self.coordinator.promises is None:
-            codes = np.array([self.groups.code_of(label) for label in labels], dtype=np.int64)
+            codes = np.array([self.groups.code_of(label) for label in shown.values()], dtype=np.int64)
             counts = np.bincount(codes, minlength=len(self.coordinator.labels))
         else:
-            counts = self.front.count(items_shown(items, answer, self.catalog))
+            counts = self.front.count(list(shown))
         key = json.dumps(["shown", request_id, report_id])  # as all versions have written it
         with self.readiness.serving():
             is_new = self.coordinator.record_impressions(counts, key)
-        return ImpressionResult(counted=len(labels) if is_new else 0, repeated=int(not is_new), unknown=unknown)
+        return ImpressionResult(counted=len(shown) if is_new else 0, repeated=int(not is_new), unknown=unknown)
 
     def refresh(self) -> None:
         """Read clock and traffic, and plan or estimate costs if it is time. To be called every second or so."""
@@ -323,18 +324,16 @@ class PromiseService:
         """Return what an estimate of the costs depends on."""
         scheduler = self.scheduler
         with scheduler.lock:  # items change under this lock too
+            terms = self.coordinator.terms
+            items = self.front.items_under(terms.membership)
+            n = items.membership.n_promises  # the ledger may count groups that these items do not have yet
             counted = np.maximum(scheduler.periods.counted(), 1)
             floors = np.clip(scheduler.missing_at_start() / counted, 0.0, 1.0)
-            prices, labels, now = self.coordinator.prices(), tuple(self.coordinator.labels), scheduler.now()
-            terms, catalog, missing = self.coordinator.terms, self.catalog, scheduler.missing_without_cost()
-            if terms.membership is None:
-                n = catalog.n_groups
-                return Conditions(catalog, self.front.index, floors[:n], prices[:n], labels[:n], missing, now)
-            items = self.front.items_under(terms.membership)
-            assert items.atoms is not None, "the coordinator has atoms"
             caps = np.maximum(scheduler.room_at_start() / counted, 1.0)
-            asked = AskedOfAtoms(items.searched.group_of, items.atoms.membership, floors, caps, terms.list_limits)
-            return Conditions(items.catalog, items.index, asked, prices, labels, missing, now)
+            asked = Asked(items.searched.group_of, items.membership, floors[:n], caps[:n], terms.list_limits)
+            prices, labels = self.coordinator.prices()[:n], tuple(self.coordinator.labels[:n])
+            missing = scheduler.missing_without_cost()
+            return Conditions(items.catalog, items.index, asked, prices, labels, missing, scheduler.now())
 
 
 def _by_request(

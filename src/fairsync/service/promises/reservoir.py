@@ -11,7 +11,7 @@ import numpy as np
 
 from fairsync.candidates import Candidates
 from fairsync.eligibility.catalog_rules import CatalogRules
-from fairsync.service.promises.costs import Answered
+from fairsync.service.promises.costs import Answered, stack_users
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,15 +112,12 @@ class AnswerReservoir:
                 return None
             kept = self._rng.sample(self._kept, min(most, len(self._kept)))
         users, found, rules = zip(*kept, strict=True)
-        # An item's relevance is its best over the interests: repeating one changes nothing.
-        interests = max(map(len, users))
-        padded = [np.pad(user, ((0, interests - len(user)), (0, 0)), mode="edge") for user in users]
         answers = Candidates.join(found)
         eligible = None
         if any(one is not None for rule in rules for one in rule):
             exclude, where = zip(*rules, strict=True)
             eligible = CatalogRules(exclude, where, catalog, len(rules), allow_empty=True).eligibility(0, len(rules))
-        return Answered(np.stack(padded), _rows(catalog, answers), answers.relevance, eligible)
+        return Answered(stack_users(users), _rows(catalog, answers), answers.relevance, eligible)
 
     def _step(self) -> int:
         """Return the distance to the next request that enters.

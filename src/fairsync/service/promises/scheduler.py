@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 from fairsync.errors import BackendUnavailableError
 from fairsync.promises import Promise
 from fairsync.promises.selection import conditions_of, selection_name
-from fairsync.schedule import WORST_CASE_TRAFFIC, Span
+from fairsync.schedule import WORST_CASE_TRAFFIC, Span, active_spans
 from fairsync.service.promises.audit import audit_changes, audit_start
 from fairsync.service.promises.budget import Spent, longest_window
 from fairsync.service.promises.clock import TOLERANCE
 from fairsync.service.promises.columns import column_of, group_of
-from fairsync.service.promises.first_days import days_of
-from fairsync.service.promises.impression_rate import ExposureRule
+from fairsync.service.promises.impressions import ImpressionRate
 from fairsync.service.promises.leadership import Leadership
 from fairsync.service.promises.past_windows import (
     clock_change,
@@ -29,10 +28,10 @@ from fairsync.service.promises.past_windows import (
     past_window,
     windows_ended,
 )
-from fairsync.service.promises.periods import Periods, missing_at_start, room_at_start
+from fairsync.service.promises.periods import Periods
 from fairsync.service.promises.planning import Planner, alike
 from fairsync.service.promises.promise_changes import split_at
-from fairsync.service.promises.promise_series import series_of
+from fairsync.service.promises.promise_series import days_of, series_of
 from fairsync.service.promises.saved_state import MOST_PAST, SavedState
 from fairsync.service.promises.window_archive import WindowArchive
 
@@ -47,11 +46,9 @@ if TYPE_CHECKING:
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.ledger import Totals
     from fairsync.ledger.audit import AuditRecord
-    from fairsync.schedule import Plan, PromiseStatus, ScheduledPromise, TrafficForecast
+    from fairsync.schedule import FeasibilityCheck, Plan, PromiseStatus, ScheduledPromise, TrafficForecast
     from fairsync.service.promises.clock import ClockReading
-    from fairsync.service.promises.cost_book import CostBook
-    from fairsync.service.promises.giving_way import GivenUp
-    from fairsync.service.promises.planning import FeasibilityCheck
+    from fairsync.service.promises.cost_book import CostBook, GivenUp
 
 _log = logging.getLogger(__name__)
 # Seconds between two saves, at most: they keep the traffic that the forecast has observed.
@@ -87,24 +84,12 @@ class Scheduler:
         Gets targets; it must not restart its horizon by itself.
     initial
         The state to begin with if the ledger has none.
-    count
-        ``"retrieved"`` or ``"impressions"``: what an exposure is.
-    clock
-        Returns seconds since 1970.
-    plan_seconds
-        Seconds between two plans.
-    report_within
-        Seconds within which reports of impressions usually arrive.
-    worst_case_traffic
-        Worst-case traffic, as a fraction of the forecast; see :func:`fairsync.schedule.make_plan`.
+    count, clock, plan_seconds, report_within, worst_case_traffic, budget
+        As for :class:`fairsync.service.promises.promise_service.PromiseService`.
     read_clock
         Returns a reading of the clock, if it has readings: they tell an outage from a clock that was set.
-    attribute
-        The attribute of the groups.
     catalog
         Returns the items, if promises may be about other selections than groups.
-    budget
-        The part of the relevance that promises may cost; see :mod:`fairsync.service.promises.budget`.
 
     Attributes
     ----------
@@ -126,26 +111,25 @@ class Scheduler:
         report_within: float,
         worst_case_traffic: float = WORST_CASE_TRAFFIC,
         read_clock: Callable[[], ClockReading] | None = None,
-        attribute: str = "group",
         catalog: Callable[[], Catalog] | None = None,
         budget: float | None = None,
     ) -> None:
-        self.attribute, self._budget = attribute, budget
+        self.attribute, self._budget = coordinator.group_attribute, budget
         self._read_clock: Callable[[], ClockReading | None] = read_clock or (lambda: None)
         self.coordinator, self.lock = coordinator, threading.RLock()
-        self._rule = ExposureRule(count, report_within)
-        self.planner = Planner(coordinator, self._rule, worst_case_traffic, attribute, catalog)
+        self._rate = ImpressionRate(report_within) if count == "impressions" else None
+        self.planner = Planner(coordinator, self._rate, worst_case_traffic, catalog)
         self._clock, self._plan_seconds = clock, plan_seconds
         self._saved_at = self._planned_at = self._loaded_at = self._rests_until = 0.0
         self._planned_requests: int | None = None  # requests ever at the last plan
         self._came: deque[int] = deque(maxlen=_PLANS)  # requests between two plans
         self._leadership = Leadership(coordinator)
-        self._leadership.wait_for_state(lambda: SavedState.load(coordinator.ledger, attribute) is not None)
-        found = SavedState.load(coordinator.ledger, attribute)
+        self._leadership.wait_for_state(lambda: SavedState.load(coordinator.ledger, self.attribute) is not None)
+        found = SavedState.load(coordinator.ledger, self.attribute)
         self.state = self._under_budget(found or initial)
         self._archive = WindowArchive(coordinator.ledger)
         self._audit: list[AuditRecord] = []  # saved together with the change that it is about
-        self.periods = Periods(coordinator, count, self.state.ledger_time, attribute)
+        self.periods = Periods(coordinator, count, self.state.ledger_time)
         if self._leadership.is_leader:
             if not coordinator.ledger.audit(0).total:
                 self._audit = audit_start(self.state.promises, self.now(), is_new=found is None)
@@ -176,9 +160,9 @@ class Scheduler:
             now, totals = self.now(), self.coordinator.totals()
             if self.periods.is_stale:  # the former leader has begun another period
                 self._recount()
-            before = self.periods.before
-            self.state = self.state.with_requests(before.requests + totals.requests, now)
-            self._rule.observe(now, before, totals, len(self.coordinator.labels))
+            self.state = self.state.with_requests(self.periods.before.requests + totals.requests, now)
+            if self._rate is not None:
+                self._rate.observe(now.timestamp(), *self.periods.ever())
             exceeded = totals.requests >= self.coordinator.terms.horizon
             planned = True
             if self._is_over(now):
@@ -250,45 +234,35 @@ class Scheduler:
     def missing_at_start(self) -> NDArray[np.float64]:
         """Return (G,) the exposures that promises lacked when the present period began, by column."""
         floors = {promise: promise.promise.floor(slots) for promise, slots in self._slots().items()}
-        return missing_at_start(
-            self.exposures(), self.periods.counted(), self.coordinator.groups, self.attribute, floors
-        )
+        return self.periods.missing_at_start(self.exposures(), floors)
 
     def room_at_start(self) -> NDArray[np.float64]:
         """Return (G,) the exposures that caps allowed when the present period began, by column; inf without one."""
         slots = self._slots()
         caps = {one: cap for one, n in slots.items() if (cap := one.promise.cap(n)) is not None}
-        return room_at_start(self.exposures(), self.periods.counted(), self.coordinator.groups, self.attribute, caps)
+        return self.periods.room_at_start(self.exposures(), caps)
 
     def _slots(self) -> dict[ScheduledPromise, int]:
         """Return the slots of the present window of each promise: those so far, and those that are expected."""
         traffic, now, k = self.traffic(), self.now(), self.coordinator.k
-        at = {window: window.at(now) for window in {one.window for one in self.state.promises.values()}}
+        spans = active_spans(self.state.promises.values(), now)
         slots = {
             span: k * (self.periods.requests(span) + round(traffic.expected(now, span.end, now)))
-            for span in at.values()
-            if span is not None
+            for span in set(spans.values())
         }
-        return {one: slots[span] for one in self.state.promises.values() if (span := at[one.window]) is not None}
+        return {one: slots[span] for one, span in spans.items()}
 
     def traffic(self) -> TrafficForecast:
         """Return the forecast of requests whose exposures count in time."""
         return self.planner.traffic(self.state.forecast)
 
-    def prepare_check(self, promise: ScheduledPromise, others: Mapping[str, ScheduledPromise]) -> FeasibilityCheck:
-        """Return the check of a promise beside others. Running it needs no lock."""
-        exposures = {**self.exposures(), promise: self._exposures_of(promise)}
-        now, requests = self.now(), self.requests([*others.values(), promise])
-        return self.planner.prepare_check(promise, others.values(), exposures, self.state.forecast, now, requests)
-
     def requests(
         self, promises: Iterable[ScheduledPromise], present: Totals | None = None
     ) -> dict[ScheduledPromise, int]:
         """Return the requests so far in the present window of each promise."""
-        now = self.now()
-        at = {window: window.at(now) for window in {one.window for one in promises}}
-        came = {span: self.periods.requests(span, present) for span in at.values() if span is not None}
-        return {one: came[span] for one in promises if (span := at[one.window]) is not None}
+        spans = active_spans(promises, self.now())
+        came = {span: self.periods.requests(span, present) for span in set(spans.values())}
+        return {one: came[span] for one, span in spans.items()}
 
     def prepare_checks(
         self,
@@ -298,8 +272,8 @@ class Scheduler:
     ) -> list[tuple[FeasibilityCheck, list[str]]]:
         """Return checks of new promises beside each other and others, with the ids that each check is about.
 
-        One promise of each window, priority and kind of bounds is enough: if it fits beside all others, all of them
-        fit.
+        Running them needs no lock. One promise of each window, priority and kind of bounds is enough: if it fits beside
+        all others, all of them fit.
 
         Parameters
         ----------
@@ -313,9 +287,14 @@ class Scheduler:
             groups.sort(key=lambda names: promises[names[0]].window.end or datetime.max.replace(tzinfo=UTC))
             rest = [name for names in groups[most:] for name in names]
             groups = [*groups[: most - 1], [*groups[most - 1], *rest]]
+        now, forecast, counted = self.now(), self.state.forecast, self.exposures()
         for names in groups:
-            beside = {**others, **{name: one for name, one in promises.items() if name != names[0]}}
-            checks.append((self.prepare_check(promises[names[0]], beside), names))
+            promise = promises[names[0]]
+            beside = {**others, **{name: one for name, one in promises.items() if name != names[0]}}.values()
+            exposures = {**counted, promise: self._exposures_of(promise)}
+            requests = self.requests([*beside, promise])
+            check = self.planner.prepare_check(promise, beside, exposures, forecast, now, requests)
+            checks.append((check, names))
         return checks
 
     def start_of(self, promise: ScheduledPromise, start: datetime, now: datetime) -> datetime:
@@ -485,7 +464,7 @@ class Scheduler:
             start = self.periods.recount_for_next(promises, now)
             exposures = {one: self.periods.before.exposures.get(one, 0) for one in promises}
             in_window = self.periods.before.in_window
-            requests = {one: in_window.get(span, 0) for one in promises if (span := one.window.at(now)) is not None}
+            requests = {one: in_window.get(span, 0) for one, span in active_spans(promises, now).items()}
         else:
             since = self.coordinator.totals()
             exposures, requests = self.periods.exposures(promises, since), self.requests(promises, since)
@@ -624,5 +603,5 @@ class Scheduler:
     def _window_began(self, now: datetime) -> bool:
         """Return whether a window has begun since the period did, so that its exposures need a period of their own."""
         began = self.periods.time.to_clock(self.periods.present.began)
-        spans = [promise.window.at(now) for promise in self.state.promises.values()]
-        return any(span.start.timestamp() > began for span in spans if span)
+        spans = active_spans(self.state.promises.values(), now)
+        return any(span.start.timestamp() > began for span in spans.values())

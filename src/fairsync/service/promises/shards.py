@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from fairsync.search import ShardedIndex
 from fairsync.service.schema import ShardView
 
@@ -23,16 +25,7 @@ def shard_views(index: Index) -> list[ShardView]:
     if health is None:  # shards in this process are up as long as it is
         sizes = [len(shard.rows) for shard in index.shards] if isinstance(index, ShardedIndex) else []
         return [ShardView(shard=shard, replica=0, items=size, up=True) for shard, size in enumerate(sizes)]
-    return [
-        ShardView(
-            shard=getattr(one, "shard"),  # noqa: B009 -- Ray is optional, and so is its type
-            replica=getattr(one, "replica"),  # noqa: B009
-            items=getattr(one, "items"),  # noqa: B009
-            up=getattr(one, "up"),  # noqa: B009
-            error=getattr(one, "error"),  # noqa: B009
-        )
-        for one in health()
-    ]
+    return [msgspec.convert(one, ShardView, from_attributes=True) for one in health()]
 
 
 def describe_lost(shards: Sequence[ShardView]) -> str:

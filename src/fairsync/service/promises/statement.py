@@ -12,12 +12,14 @@ from fairsync.errors import InvalidInputError
 from fairsync.service.promises.columns import labels_of
 from fairsync.service.promises.window_archive import archive_since, archived_windows
 from fairsync.service.schema.statement import Statement, StatementRow
+from fairsync.text import listed
 
 if TYPE_CHECKING:
     from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
     from fairsync.ledger.base import Saved
     from fairsync.service.promises.window_archive import ArchivedWindow
+    from fairsync.service.schema import PastWindow
 
 # Labels that a message names.
 _MOST_NAMED = 5
@@ -107,48 +109,48 @@ def label_in(promise: dict[str, Any], attribute: str, label: str) -> Label | Non
 
 
 def _row(window: ArchivedWindow) -> StatementRow:
-    past, floor = window.past, window.past.get("floor")
-    cap, missing = past.get("cap"), 0 if past["kept"] or floor is None else max(floor - past["exposures"], 0)
+    past = window.past
     return StatementRow(
-        promise=past["promise"],
+        promise=past.promise,
         promised=window.text,
         zone=window.promise["window"]["zone"],
-        start=datetime.fromisoformat(past["start"]),
-        end=window.end,
-        floor=floor,
-        cap=cap,
-        delivered=past["exposures"],
-        reached=None if window.reached is None else datetime.fromisoformat(window.reached),
-        kept=past["kept"],
-        missing=missing,
-        exceeding=0 if cap is None else max(past["exposures"] - cap, 0),
+        start=past.start,
+        end=past.end,
+        floor=past.floor,
+        cap=past.cap,
+        delivered=past.exposures,
+        reached=window.reached,
+        kept=past.kept,
+        missing=0 if past.kept else max(past.floor - past.exposures, 0),
+        exceeding=0 if past.cap is None else max(past.exposures - past.cap, 0),
         reason=reason_of(past),
     )
 
 
-def reason_of(past: dict[str, Any]) -> str:
+def reason_of(past: PastWindow) -> str:
     """Return why a window was missed, as a sentence; empty if it was kept.
 
     Examples
     --------
-    >>> reason_of({"kept": False, "requests": 40, "note": "", "impossible_since": None})
+    >>> from fairsync.service.schema import PastWindow
+    >>> start, end = (datetime(2026, 3, day, tzinfo=UTC) for day in (2, 3))
+    >>> past = PastWindow(promise="a", start=start, end=end, floor=50, exposures=44, kept=False, requests=40)
+    >>> reason_of(past)
     '40 requests came in the window. It was not foreseen that they would not suffice.'
     """
-    if past["kept"]:
+    if past.kept:
         return ""
-    came = f"{past.get('requests', 0):,} requests came in the window."
-    if past.get("note"):
-        note = str(past["note"])
-        return f"{note[:1].upper()}{note[1:]}. {came}"
-    if past.get("impossible_since"):
-        since = _utc(datetime.fromisoformat(past["impossible_since"]))
-        lacking = f"{past.get('foreseen', 0):,} exposures were expected to be missing"
-        return f"The traffic could not carry it: known since {since}, when {lacking}. {came}"
+    came = f"{past.requests:,} requests came in the window."
+    if past.note:
+        return f"{past.note[:1].upper()}{past.note[1:]}. {came}"
+    if past.impossible_since is not None:
+        lacking = f"{past.foreseen:,} exposures were expected to be missing"
+        return f"The traffic could not carry it: known since {_utc(past.impossible_since)}, when {lacking}. {came}"
     return f"{came} It was not foreseen that they would not suffice."
 
 
 def _last_day(window: ArchivedWindow) -> date:
-    return (window.end - _INSTANT).astimezone(ZoneInfo(window.promise["window"]["zone"])).date()
+    return (window.past.end - _INSTANT).astimezone(ZoneInfo(window.promise["window"]["zone"])).date()
 
 
 def _check_known(catalog: Catalog, attribute: str, label: str) -> None:
@@ -160,9 +162,8 @@ def _check_known(catalog: Catalog, attribute: str, label: str) -> None:
     if isinstance(catalog.attributes[attribute], NumberColumn):
         raise InvalidInputError(f"the attribute {attribute!r} has numbers, and no labels: choose another one.")
     if label not in {str(one) for one in labels}:
-        named = ", ".join(repr(one) for one in labels[:_MOST_NAMED])
-        more = f" and {len(labels) - _MOST_NAMED:,} more" if len(labels) > _MOST_NAMED else ""
-        raise InvalidInputError(f"{attribute!r} has no label {label!r:.80}: its labels are {named}{more}.")
+        named = listed([repr(one) for one in labels], _MOST_NAMED)
+        raise InvalidInputError(f"{attribute!r} has no label {label!r:.80}: its labels are {named}.")
 
 
 def _no_windows(attribute: str, label: str, month: str, first: date, since: datetime | None, now: datetime) -> str:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from fairsync.service.schema import PastWindow
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from fairsync.ledger import Ledger
     from fairsync.ledger.base import Saved
     from fairsync.schedule import PromiseStatus
-    from fairsync.service.schema import PastWindow
 
 # Names under which the ledger saves: the windows that ended on a day of UTC, when the archive began, and when floors of
 # the windows under way were reached.
@@ -31,25 +32,20 @@ class ArchivedWindow:
 
     Attributes
     ----------
-    past : dict
-        The record of the window (:class:`fairsync.service.schema.PastWindow`), as plain values.
+    past : PastWindow
+        The record of the window.
     promise : dict
         The promise as it was, as plain values.
     text : str
         The promise as a sentence.
-    reached : str or None
-        When the floor was first seen to be reached, as ISO 8601; None if it was not.
+    reached : datetime or None
+        When the floor was first seen to be reached; None if it was not.
     """
 
-    past: dict[str, Any]
+    past: PastWindow
     promise: dict[str, Any]
     text: str
-    reached: str | None = None
-
-    @property
-    def end(self) -> datetime:
-        """The end of the window."""
-        return datetime.fromisoformat(self.past["end"])
+    reached: datetime | None = None
 
 
 class WindowArchive:
@@ -136,7 +132,9 @@ def archived_windows(ledger: Saved, first: date, last: date) -> Iterator[Archive
     """Yield the windows that ended on some days of UTC, both included."""
     for offset in range((last - first).days + 1):
         for record in json.loads(ledger.load(_DAY.format(first + timedelta(days=offset))) or b"[]"):
-            yield ArchivedWindow(record["past"], record["promise"], record["text"], record["reached"])
+            past, reached = msgspec.convert(record["past"], PastWindow), record["reached"]
+            moment = None if reached is None else datetime.fromisoformat(reached)
+            yield ArchivedWindow(past, record["promise"], record["text"], moment)
 
 
 def _key(name: str, start: datetime) -> str:

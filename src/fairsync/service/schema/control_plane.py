@@ -10,6 +10,12 @@ from fairsync.service.schema.record import Label, Record, RequestId
 
 PriceFormat = Literal["elasticsearch", "milvus", "qdrant", "sql", "vespa"]
 """The languages that prices can be written in."""
+Scale = Annotated[float, Meta(gt=0, le=1e9, description="What one unit of relevance is in the engine's scores.")]
+"""A factor of prices."""
+Formula = Annotated[
+    dict[str, Any] | None, Meta(description="The prices in the language of an engine, if a format was given.")
+]
+"""The prices as an engine takes them."""
 MOST_FETCHED = 10_000
 """The most items of one request whose scores can be reported."""
 
@@ -23,9 +29,7 @@ class LeaseRequest(Record, frozen=True, kw_only=True):
     columns: Annotated[
         dict[str, str] | None, Meta(description="Columns or fields of attributes that have other names there.")
     ] = None
-    scale: Annotated[float, Meta(gt=0, le=1e9, description="What one unit of relevance is in the engine's scores.")] = (
-        1.0
-    )
+    scale: Scale = 1.0
 
 
 class PriceRow(Record, frozen=True, kw_only=True):
@@ -50,9 +54,7 @@ class LeaseGrant(Record, frozen=True, kw_only=True):
     wanted_scores: Annotated[
         int, Meta(description="Best items under the prices whose scores should be reported, per request; 0 for none.")
     ]
-    formula: Annotated[
-        dict[str, Any] | None, Meta(description="The prices in the language of an engine, if a format was given.")
-    ] = None
+    formula: Formula = None
 
 
 class SettledList(Record, frozen=True, kw_only=True):
@@ -95,6 +97,4 @@ class PriceList(Record, frozen=True, kw_only=True):
 
     version: int
     prices: list[PriceRow]
-    formula: Annotated[
-        dict[str, Any] | None, Meta(description="The prices in the language of an engine, if a format was given.")
-    ] = None
+    formula: Formula = None

@@ -65,6 +65,14 @@ _AT_LEAST = (
     "Least exposures in each window: a whole number, or with a decimal point a share of all slots, such as 0.05."
 )
 _AT_MOST = "Most exposures in each window: a whole number, or a share of all slots."
+CostShare = Annotated[
+    float | None,
+    Meta(
+        description="Relevance lost where items of the selection took the place of better ones, as a share of all"
+        " relevance: an estimate for this period. Null before the first estimate."
+    ),
+]
+"""What a promise has cost."""
 _PRIORITY = "1 is kept first: where not all promises can hold, those with larger numbers give way."
 _MAX_PRICE = (
     "Give up rather than pay more for an exposure, in units of the mean relevance of the last candidate."
@@ -138,6 +146,11 @@ class PromiseList(Record, frozen=True, kw_only=True):
     promises: Annotated[list[PromiseRecord], Meta(min_length=1)]
 
 
+PromiseState = Literal["kept", "on track", "at risk", "impossible"]
+"""How a promise stands in its window: its floor is reached; the traffic that can be counted on delivers what is
+missing; only the expected traffic does; not even that does, or a bound is broken."""
+
+
 class PromiseView(Record, frozen=True, kw_only=True):
     """A promise and its status in the current window."""
 
@@ -167,20 +180,14 @@ class PromiseView(Record, frozen=True, kw_only=True):
     ]
     projected: Annotated[float, Meta(description="Exposures expected at the end of the window.")]
     price: Annotated[float, Meta(description="Subtracted from relevance; a subsidy is negative.")] = 0.0
-    cost_share: Annotated[
-        float | None,
-        Meta(
-            description="Relevance lost where items of the selection took the place of better ones, as a share of all"
-            " relevance: an estimate for this period. Null before the first estimate."
-        ),
-    ] = None
+    cost_share: CostShare = None
     slots: Annotated[float, Meta(description="Slots of the window, by the traffic so far and the forecast.")] = 0.0
     possible: Annotated[bool, Meta(description="Whether the expected traffic can still keep the promise.")]
     shortfall: Annotated[float, Meta(description="Exposures that will be missing at the end, as far as known now.")]
     impossible_since: Annotated[
         Moment | None, Meta(description="When it became known that the promise cannot be kept.")
     ] = None
-    state: Literal["kept", "on track", "at risk", "impossible"]
+    state: PromiseState
     gives_way_to: Annotated[
         list[str], Meta(description="Ids of the promises that need the slots that this one will miss.")
     ] = field(default_factory=list)
@@ -258,13 +265,7 @@ class Pace(Record, frozen=True, kw_only=True):
     projected: float
     low: Annotated[float, Meta(description="Exposures at the end with the lower bound of the traffic forecast.")]
     high: Annotated[float, Meta(description="Exposures at the end at the pace so far, or as projected if higher.")]
-    cost_share: Annotated[
-        float | None,
-        Meta(
-            description="Relevance lost where items of the selection took the place of better ones, as a share of all"
-            " relevance: an estimate for this period. Null before the first estimate."
-        ),
-    ] = None
+    cost_share: CostShare = None
     slots: Annotated[float, Meta(description="Slots of the window, by the traffic so far and the forecast.")] = 0.0
 
 

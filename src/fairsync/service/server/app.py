@@ -16,27 +16,22 @@ from fairsync.errors import FairSyncError
 from fairsync.service.api_docs import routes as api_docs_routes
 from fairsync.service.dashboard import routes as dashboard_routes
 from fairsync.service.schema import JSON
+from fairsync.service.server.access_control import AccessMiddleware, Tokens
 from fairsync.service.server.access_log import AccessLogMiddleware
-from fairsync.service.server.authentication import AuthenticationMiddleware, Tokens
 from fairsync.service.server.body_limit import BodyLimitMiddleware
 from fairsync.service.server.error_handling import ErrorMiddleware
 from fairsync.service.server.histories import load_histories
 from fairsync.service.server.json_logging import log
-from fairsync.service.server.local_host import LocalHostMiddleware
 from fairsync.service.server.micro_batching import MicroBatcher
 from fairsync.service.server.openapi import add_limits, make_document
 from fairsync.service.server.operations import PathRouter, routes_of
 from fairsync.service.server.problems import Problem
 from fairsync.service.server.prometheus import Metrics
-from fairsync.service.server.rate_limit import RateLimitMiddleware
 from fairsync.service.server.request_body import BodyReader
 from fairsync.service.server.request_context import RequestContextMiddleware
-from fairsync.service.server.routes_audit import audit_operations
 from fairsync.service.server.routes_control_plane import control_plane_operations
-from fairsync.service.server.routes_explain import explain_operations
 from fairsync.service.server.routes_promises import promise_operations
 from fairsync.service.server.routes_retrieve import retrieve_operations
-from fairsync.service.server.routes_statement import statement_operations
 from fairsync.service.server.routes_status import status_operations
 from fairsync.service.server.timeout import TimeoutMiddleware
 
@@ -82,11 +77,8 @@ def make_app(
     histories = load_histories(settings, service.catalog.dim)
     operations = [
         *retrieve_operations(service, batcher, http, histories),
-        *explain_operations(service),
         *promise_operations(service, http),
         *control_plane_operations(service, http),
-        *audit_operations(service),
-        *statement_operations(service),
         *status_operations(service, metrics),
         *more,
     ]
@@ -118,10 +110,7 @@ def make_app(
     paths = {operation.path for operation in operations if "{" not in operation.path}
     app: ASGIApp = PathRouter(Router(routes, redirect_slashes=False, default=_not_found, lifespan=lifespan), resources)
     app = BodyLimitMiddleware(app, http.max_body_bytes)
-    app = RateLimitMiddleware(app)
-    app = AuthenticationMiddleware(app, tokens)
-    if not tokens.required:
-        app = LocalHostMiddleware(app)
+    app = AccessMiddleware(app, tokens)
     app = TimeoutMiddleware(app, http.request_seconds)
     app = ErrorMiddleware(app)
     app = AccessLogMiddleware(app, metrics, paths, only_problems=http.log == "problems")

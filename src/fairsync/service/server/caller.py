@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, get_args
 
-from fairsync.service.server.gcra import RateLimiter
 from fairsync.service.server.problems import Problem
+from fairsync.service.server.rate_limit import RateLimiter
 from fairsync.service.settings import Role
 
 if TYPE_CHECKING:

@@ -98,8 +98,12 @@ class HistoryEncoder:
         self._waiting: Counter[str] = Counter()
         self._locks: dict[str, asyncio.Lock] = {}
 
-    async def vectors(self, histories: list[list[Label]], caller: str, body_bytes: int) -> NDArray[np.float32]:
-        """Return the vectors of users; see :meth:`Histories.vectors`. Empties the list, to free its memory.
+    async def vectors_and_items(
+        self, histories: list[list[Label]], caller: str, body_bytes: int, catalog: Catalog | None
+    ) -> tuple[NDArray[np.float32], list[NDArray[Any]]]:
+        """Return the vectors of users, and the items of their histories that a catalog holds; none without a catalog.
+
+        It empties the list of histories, to free its memory; see also :meth:`Histories.vectors`.
 
         Parameters
         ----------
@@ -109,15 +113,8 @@ class HistoryEncoder:
             Name of the caller.
         body_bytes
             Size of the body that had the histories.
-        """
-        return (await self.vectors_and_items(histories, caller, body_bytes, None))[0]
-
-    async def vectors_and_items(
-        self, histories: list[list[Label]], caller: str, body_bytes: int, catalog: Catalog | None
-    ) -> tuple[NDArray[np.float32], list[NDArray[Any]]]:
-        """Return the vectors of users, and the items of their histories that a catalog holds; none without a catalog.
-
-        The parameters are those of `vectors`.
+        catalog
+            The catalog.
         """
         own, all_of_them = self._waiting[caller], self._waiting.total()
         if (own and own + body_bytes > _BODIES_OF_ONE * self._max_body_bytes) or (

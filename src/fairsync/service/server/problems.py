@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 MEDIA_TYPE = "application/problem+json"
 # The rest of the request is still on its way, so the connection cannot be reused.
 CLOSE = {"connection": "close"}
+# Errors that say what is wrong with a call: status, word and hint.
+_REFUSALS = (
+    (InfeasibleFloorsError, 409, "infeasible", "Preview a floor with POST /v1/promises/preview first."),
+    (UnknownPromiseError, 404, "not_found", "List all promises with GET /v1/promises."),
+    (UnknownLeaseError, 404, "not_found", "Use the name that POST /v1/leases returned."),
+    (UnknownRequestError, 404, "not_found", "Send the request with 'explain' and a request id first."),
+    (ExpiredRequestError, 410, "expired", "Its exposures are counted. Repeat calls sooner."),
+)
 
 
 class Problem(Exception):  # noqa: N818 - it is the answer to a call, and often not an error of the service
@@ -84,16 +92,9 @@ def problem_of(error: Exception) -> Problem:
     """
     if isinstance(error, Problem):
         return error
-    if isinstance(error, InfeasibleFloorsError):
-        return Problem(409, "infeasible", str(error), "Preview a floor with POST /v1/promises/preview first.")
-    if isinstance(error, UnknownPromiseError):
-        return Problem(404, "not_found", str(error), "List all promises with GET /v1/promises.")
-    if isinstance(error, UnknownLeaseError):
-        return Problem(404, "not_found", str(error), "Use the name that POST /v1/leases returned.")
-    if isinstance(error, UnknownRequestError):
-        return Problem(404, "not_found", str(error), "Send the request with 'explain' and a request id first.")
-    if isinstance(error, ExpiredRequestError):
-        return Problem(410, "expired", str(error), "Its exposures are counted. Repeat calls sooner.")
+    for kind, status, word, hint in _REFUSALS:
+        if isinstance(error, kind):
+            return Problem(status, word, str(error), hint)
     if isinstance(error, InvalidInputError) and not isinstance(error, UnusableLedgerError):
         return invalid(str(error))
     if isinstance(error, BackendUnavailableError):

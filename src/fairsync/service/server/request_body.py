@@ -12,8 +12,8 @@ from starlette.requests import ClientDisconnect
 
 from fairsync.service.server.codec import decode, media_type_of
 from fairsync.service.server.decode_process import DecodeProcess
-from fairsync.service.server.gcra import requests_of
 from fairsync.service.server.problems import Problem
+from fairsync.service.server.rate_limit import requests_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

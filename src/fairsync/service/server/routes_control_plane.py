@@ -14,6 +14,7 @@ from fairsync.service.schema.control_plane import (
     LeaseRequest,
     PriceFormat,
     PriceList,
+    Scale,
     SettleRequest,
     SettleResult,
 )
@@ -37,9 +38,7 @@ class PricesQuery(Struct, frozen=True):
         Annotated[str, Meta(max_length=10_000)] | None,
         Meta(description="Columns or fields of attributes that have other names there, as a JSON object of strings."),
     ] = None
-    scale: Annotated[float, Meta(gt=0, le=1e9, description="What one unit of relevance is in the engine's scores.")] = (
-        1.0
-    )
+    scale: Scale = 1.0
 
 
 def control_plane_operations(service: PromiseService, limits: HttpSettings) -> list[Operation]:

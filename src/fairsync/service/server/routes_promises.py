@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
@@ -19,11 +19,10 @@ from fairsync.service.schema import (
     PromiseRecord,
     PromiseView,
 )
-from fairsync.service.server.cancellable_thread import run_cancellable
-from fairsync.service.server.disconnect import unless_disconnected
-from fairsync.service.server.operations import Encoded, Operation
+from fairsync.service.server.cancellation import run_cancellable, unless_disconnected, unless_timed_out
+from fairsync.service.server.operations import Operation
 from fairsync.service.server.problems import busy, invalid
-from fairsync.service.server.shared_answer import SharedAnswer
+from fairsync.service.server.shared_answer import shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from fairsync.service.server.request_context import RequestContext
     from fairsync.service.settings import HttpSettings
 
-T = TypeVar("T")
 _PROMISE = "/v1/promises/{promise_id}"
 # Operations that use the id of a promise that was made.
 _LINKS = {
@@ -49,16 +47,6 @@ class PreviewQuery(Struct, frozen=True):
     replacing: Annotated[
         Annotated[str, Meta(max_length=200)] | None, Meta(description="Id of the promise to replace.")
     ] = None
-
-
-async def unless_timed_out(context: RequestContext, work: Callable[[Callable[[], bool]], T]) -> T:
-    """Run a change in a thread. If the request times out first, it is told so, and changes nothing."""
-    async with context.caller.threads:
-        computing = run_cancellable(work)
-        try:
-            return await computing
-        finally:
-            computing.cancel()
 
 
 def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Operation]:
@@ -77,10 +65,8 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
             unknown=sum(one.unknown for one in results),
         )
 
-    read_promises = SharedAnswer(service.promises)
-
-    async def list_promises(_: RequestContext) -> Encoded:
-        return await read_promises()
+    def list_promises() -> list[PromiseView]:
+        return service.promises()
 
     async def set_promise(context: RequestContext, record: PromiseRecord, name: str | None) -> PromiseView:
         def work(is_cancelled: Callable[[], bool]) -> PromiseView:
@@ -131,7 +117,7 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
             body=ImpressionReports, answer=ImpressionResult, problems=(422,),
         ),
         Operation(
-            "GET", "/v1/promises", list_promises, "List all promises and their status", role="report",
+            "GET", "/v1/promises", shared(list_promises), "List all promises and their status", role="report",
             answer=list[PromiseView],
         ),
         Operation(

@@ -1,18 +1,31 @@
-"""Routes that carry vectors: retrieve candidates, and add items."""
+"""Routes that carry vectors: retrieve candidates, explain them later, and add items."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import numpy as np
+from msgspec import Meta, Struct
 
+from fairsync.catalog.names import are_words
 from fairsync.inputs import check_users
-from fairsync.service.schema import JSON, MSGPACK, CatalogSize, RetrieveAnswers, RetrieveRequest, UpsertItems
+from fairsync.service.schema import (
+    JSON,
+    MSGPACK,
+    CatalogSize,
+    ExplainAnswer,
+    ExplanationView,
+    RetrieveAnswers,
+    RetrieveRequest,
+    UpsertItems,
+    WhyNotView,
+)
+from fairsync.service.server.cancellation import unless_disconnected
 from fairsync.service.server.codec import attributes_of, embeddings_of, encode_candidates, media_type_of, users_of
-from fairsync.service.server.disconnect import unless_disconnected
-from fairsync.service.server.gcra import requests_of
 from fairsync.service.server.operations import Encoded, Operation
 from fairsync.service.server.problems import invalid
+from fairsync.service.server.rate_limit import requests_of
 from fairsync.service.server.rules import check_rules, conditions_of, join_lists
 
 if TYPE_CHECKING:
@@ -20,11 +33,21 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive
 
+    from fairsync.catalog import Catalog
+    from fairsync.catalog.groups import Label
     from fairsync.service.promises.promise_service import PromiseService
     from fairsync.service.server.histories import HistoryEncoder
     from fairsync.service.server.micro_batching import MicroBatcher
     from fairsync.service.server.request_context import RequestContext
     from fairsync.service.settings import HttpSettings
+
+
+class ExplainQuery(Struct, frozen=True):
+    """Query parameters of an explanation."""
+
+    item: Annotated[
+        Annotated[str, Meta(max_length=500)] | None, Meta(description="Id of an item that is not among the candidates.")
+    ] = None
 
 
 def retrieve_operations(
@@ -69,6 +92,16 @@ def retrieve_operations(
         media_type = media_type_of(context.headers[b"content-type"])
         return Encoded(encode_candidates(found, request_ids, media_type), media_type)
 
+    def explain(context: RequestContext, query: ExplainQuery) -> ExplainAnswer:
+        request_id = context.path_params["request_id"]
+        explanation = service.explain(request_id)
+        why = None if query.item is None else explanation.why_not(item_id_of(query.item, service.catalog))
+        return ExplainAnswer(
+            request_id=request_id,
+            explanation=msgspec.convert(explanation.to_dict(), ExplanationView),
+            why_not=None if why is None else msgspec.convert(why.to_dict(), WhyNotView),
+        )
+
     def upsert_items(_: RequestContext, items: UpsertItems) -> CatalogSize:
         with np.errstate(over="ignore"):  # too large for the catalog's type is infinite, which the catalog refuses
             embeddings = embeddings_of(items, limits.max_items)
@@ -86,4 +119,26 @@ def retrieve_operations(
             "PUT", "/v1/items", upsert_items, "Add items, or change those whose ids are known", role="admin",
             body=UpsertItems, media_types=(JSON, MSGPACK), answer=CatalogSize, problems=(409, 422),
         ),
+        Operation(
+            "GET", "/v1/explain/{request_id:path}", explain, "Why the candidates of a request are there",
+            role=("report", "retrieve"), query=ExplainQuery, answer=ExplainAnswer, problems=(404, 410, 422),
+        ),
     ]  # fmt: skip
+
+
+def item_id_of(text: str, catalog: Catalog) -> Label:
+    """Return the id of an item that is given in a URL, where integers are text too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairsync.catalog import Catalog
+    >>> item_id_of("7", Catalog(np.eye(2), ["a", "b"])), item_id_of("7", Catalog(np.eye(2), ["a", "b"], ["x", "7"]))
+    (7, '7')
+    """
+    if are_words(catalog.ids):
+        return text
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
+        raise invalid(f"The ids of items are integers, got {text[:80]!r}.")
+    return int(text)

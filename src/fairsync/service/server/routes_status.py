@@ -1,4 +1,4 @@
-"""Routes that only read: overview, report, health and metrics."""
+"""Routes that only read: overview, report, past windows, audit, statements, health and metrics."""
 
 from __future__ import annotations
 
@@ -9,18 +9,46 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from fairsync.service.promises.attribute_views import attribute_views
-from fairsync.service.schema import JSON, AttributeView, GroupView, HealthStatus, Overview, PastWindow, ReportView
+from fairsync.service.schema import (
+    JSON,
+    AttributeView,
+    AuditView,
+    GroupView,
+    HealthStatus,
+    Overview,
+    PastWindow,
+    ReportView,
+)
+from fairsync.service.schema.statement import Statement
 from fairsync.service.server.openapi import RETRY_AFTER
-from fairsync.service.server.operations import Encoded, Operation
+from fairsync.service.server.operations import Operation
 from fairsync.service.server.prometheus import MEDIA_TYPE
-from fairsync.service.server.shared_answer import SharedAnswer
+from fairsync.service.server.shared_answer import shared
 
 if TYPE_CHECKING:
     from fairsync.service.promises.promise_service import PromiseService
     from fairsync.service.server.prometheus import Metrics
     from fairsync.service.server.request_context import RequestContext
 
-_MOST_PAST = 1_000
+_MOST_PAST = _MOST_ENTRIES = 1_000
+_Text = Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+class AuditQuery(Struct, frozen=True):
+    """Query parameters of the audit."""
+
+    limit: Annotated[int, Meta(ge=1, le=_MOST_ENTRIES, description="Largest number of entries.")] = 100
+    before: Annotated[
+        Annotated[int, Meta(ge=1, le=2**62)] | None, Meta(description="Only entries with smaller numbers than this.")
+    ] = None
+
+
+class StatementQuery(Struct, frozen=True):
+    """Query parameters of a statement."""
+
+    attribute: Annotated[_Text, Meta(description="Attribute that promises name, such as 'provider'.")]
+    label: Annotated[_Text, Meta(description="Label of that attribute, such as 'acme'.")]
+    month: Annotated[str, Meta(max_length=100, description="Year and month.", examples=["2026-11"])]
 
 
 class PastQuery(Struct, frozen=True):
@@ -39,16 +67,18 @@ class AttributeQuery(Struct, frozen=True):
 
 def status_operations(service: PromiseService, metrics: Metrics) -> list[Operation]:
     """Return the operations."""
-    read_overview = SharedAnswer(service.overview)
-    read_groups = SharedAnswer(lambda: service.overview().groups)
-    make_shared_report = SharedAnswer(lambda: make_report(service.overview(), service.past(_MOST_PAST)))
-    make_text = SharedAnswer(metrics.text, MEDIA_TYPE)
 
-    async def overview(_: RequestContext) -> Encoded:
-        return await read_overview()
+    def audit(_: RequestContext, query: AuditQuery) -> AuditView:
+        return service.audit(query.limit, query.before)
 
-    async def groups(_: RequestContext) -> Encoded:
-        return await read_groups()
+    def statement(_: RequestContext, query: StatementQuery) -> Statement:
+        return service.statement(query.attribute, query.label, query.month)
+
+    def overview() -> Overview:
+        return service.overview()
+
+    def groups() -> list[GroupView]:
+        return service.overview().groups
 
     def past(_: RequestContext, query: PastQuery) -> list[PastWindow]:
         return service.past(query.limit)
@@ -56,11 +86,11 @@ def status_operations(service: PromiseService, metrics: Metrics) -> list[Operati
     def attributes(_: RequestContext, query: AttributeQuery) -> list[AttributeView]:
         return attribute_views(service.catalog, query.text, query.limit, query.name)
 
-    async def report(_: RequestContext) -> Encoded:
-        return await make_shared_report()
+    def report() -> ReportView:
+        return make_report(service.overview(), service.past(_MOST_PAST))
 
-    async def read_metrics(_: RequestContext) -> Encoded:
-        return await make_text()
+    def read_metrics() -> bytes:
+        return metrics.text()
 
     async def health(_: RequestContext) -> HealthStatus:
         return HealthStatus(ok=True, message="alive")
@@ -74,8 +104,18 @@ def status_operations(service: PromiseService, metrics: Metrics) -> list[Operati
     schema = {"$ref": "#/components/schemas/HealthStatus"}
     not_ready = {"description": "Not ready.", "headers": RETRY_AFTER, "content": {JSON: {"schema": schema}}}
     return [
-        Operation("GET", "/v1/overview", overview, "The state of everything", role="report", answer=Overview),
-        Operation("GET", "/v1/groups", groups, "All groups and their counts", role="report", answer=list[GroupView]),
+        Operation(
+            "GET", "/v1/audit", audit, "Who made, changed and ended which promise", role="report", query=AuditQuery,
+            answer=AuditView, problems=(422,),
+        ),
+        Operation(
+            "GET", "/v1/statement", statement, "What was promised to a label in a month, and what it got",
+            role="report", query=StatementQuery, answer=Statement, problems=(422,),
+        ),
+        Operation("GET", "/v1/overview", shared(overview), "The state of everything", role="report", answer=Overview),
+        Operation(
+            "GET", "/v1/groups", shared(groups), "All groups and their counts", role="report", answer=list[GroupView],
+        ),
         Operation(
             "GET", "/v1/attributes", attributes, "Attributes of the items and their labels", role="report",
             query=AttributeQuery, answer=list[AttributeView], problems=(422,),
@@ -84,8 +124,12 @@ def status_operations(service: PromiseService, metrics: Metrics) -> list[Operati
             "GET", "/v1/past", past, "Windows that are over", role="report", query=PastQuery, answer=list[PastWindow],
             problems=(422,),
         ),
-        Operation("GET", "/v1/report", report, "The promises in a few numbers", role="report", answer=ReportView),
-        Operation("GET", "/metrics", read_metrics, "Metrics for Prometheus", role="report", extra=text),
+        Operation(
+            "GET", "/v1/report", shared(report), "The promises in a few numbers", role="report", answer=ReportView,
+        ),
+        Operation(
+            "GET", "/metrics", shared(read_metrics, MEDIA_TYPE), "Metrics for Prometheus", role="report", extra=text,
+        ),
         Operation("GET", "/health", health, "Liveness", answer=HealthStatus),
         Operation("GET", "/ready", ready, "Readiness", answer=HealthStatus, extra={503: not_ready}),
     ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
@@ -11,7 +12,9 @@ from fairsync.service.schema import JSON, encode_json
 from fairsync.service.server.operations import Encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
+
+    from fairsync.service.server.request_context import RequestContext
 
 
 class SharedAnswer:
@@ -60,6 +63,19 @@ class SharedAnswer:
     def _encode(self) -> Encoded:
         answer = self._compute()
         return Encoded(answer if isinstance(answer, bytes) else encode_json(answer), self._media_type)
+
+
+def shared(
+    compute: Callable[[], Any], media_type: str = JSON
+) -> Callable[[RequestContext], Coroutine[Any, Any, Encoded]]:
+    """Return the handler of an operation whose answer is a `SharedAnswer`, under the name of the function."""
+    answer = SharedAnswer(compute, media_type)
+
+    @wraps(compute)
+    async def handle(_: RequestContext) -> Encoded:
+        return await answer()
+
+    return handle
 
 
 def _mark_retrieved(task: asyncio.Task[Encoded]) -> None:

@@ -1,4 +1,4 @@
-"""The budget of leases that are granted side by side: whatever they return, caps and certificate hold."""
+"""The quota of leases that are granted side by side: whatever they return, caps and certificate hold."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from effort import effort
 from fairsync.catalog.atoms import Membership
-from fairsync.coordination.budget import UNLIMITED, Budget, requests_needed, share_out
+from fairsync.coordination.lease_quota import UNLIMITED, LeaseQuota, requests_needed, share_out
 from fairsync.policies import Terms
 from fairsync.policies.base import NO_CAP
 from fairsync.promises.certificate import find_certificate, is_certificate
@@ -38,25 +38,23 @@ def test_leases_of_a_budget_use_no_more_than_caps_have_left_beside_the_certifica
     if shared is None:
         assert not is_certificate(terms, plan, np.zeros(n, dtype=np.int64), None, horizon - granted - requests)
         return
-    budget, given_room = shared
-    assert budget.most <= horizon - requests_needed(terms, plan)
-    assert is_certificate(terms, plan, terms.floors, room, horizon - budget.most)
+    quota, given_room = shared
+    assert quota.most <= horizon - requests_needed(terms, plan)
+    assert is_certificate(terms, plan, terms.floors, room, horizon - quota.most)
     assert given_room is not None or not (caps < NO_CAP).any()
-    # All leases that the budget allows use all that they may, and so does the one that was granted with it.
-    most = min(budget.most, horizon) - granted - requests
+    # All leases that the quota allows use all that they may, and so does the one that was granted with it.
+    most = min(quota.most, horizon) - granted - requests
     used = np.zeros(n, dtype=np.int64)
-    used[budget.capped] = budget.reserved(9, requests, terms)[budget.capped] + most * budget.rates
+    used[quota.capped] = quota.reserved(9, requests, terms)[quota.capped] + most * quota.rates
     assert (used + terms.exposures(plan) <= room)[caps < NO_CAP].all()
-    loaded = Budget.load(budget.dump())
+    loaded = LeaseQuota.load(quota.dump())
     for number, count in {**open_, 9: requests, 10: 3}.items():
-        assert loaded.reserved(number, count, terms).tolist() == budget.reserved(number, count, terms).tolist()
+        assert loaded.reserved(number, count, terms).tolist() == quota.reserved(number, count, terms).tolist()
         if number in allowances:
-            assert (budget.reserved(number, count, terms) == allowances[number])[budget.capped].all()
-    closed = budget.closed(6, {**open_, 10: 3}, terms)
+            assert (quota.reserved(number, count, terms) == allowances[number])[quota.capped].all()
+    closed = quota.closed(6, {**open_, 10: 3}, terms)
     assert closed.most == 0
-    assert (
-        closed.all_reserved({**open_, 10: 3}, terms).tolist() == budget.all_reserved({**open_, 10: 3}, terms).tolist()
-    )
+    assert closed.all_reserved({**open_, 10: 3}, terms).tolist() == quota.all_reserved({**open_, 10: 3}, terms).tolist()
 
 
 @pytest.mark.parametrize(
@@ -73,5 +71,5 @@ def test_the_fewest_requests_for_a_plan(plan: list[int], limits: list[int] | Non
 
 def test_what_had_no_cap_when_a_lease_was_granted_may_be_used_up() -> None:
     terms = Terms(np.zeros(3, dtype=np.int64), np.array([2, 1, 1]), 2, 9, 1)
-    budget = Budget(1, 50, np.array([0]), np.array([1]))
-    assert budget.reserved(4, 5, terms).tolist() == [5, 10, 10]
+    quota = LeaseQuota(1, 50, np.array([0]), np.array([1]))
+    assert quota.reserved(4, 5, terms).tolist() == [5, 10, 10]

@@ -1,4 +1,4 @@
-"""Both state stores, in any order of events, against the plainest model: a dictionary of leases, and counts."""
+"""Both states of coordinators, in any order of events, against the plainest model: a dict of leases, and counts."""
 
 import secrets
 from collections.abc import Iterator

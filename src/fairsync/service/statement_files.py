@@ -1,15 +1,23 @@
-"""A statement as one HTML page, which needs nothing from elsewhere and can be printed."""
+"""Statements for providers, as files: HTML to read and print, CSV to compute with."""
 
 from __future__ import annotations
 
+import csv
+import io
+from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING
-
-from fairsync.service.statement.local_time import local
+from zoneinfo import ZoneInfo
 
 if TYPE_CHECKING:
     from fairsync.service.schema.statement import Statement, StatementRow
 
+_COLUMNS = (
+    "attribute", "label", "promise", "promised", "zone", "start", "end", "floor", "delivered", "reached", "kept",
+    "missing", "cap", "exceeding", "reason",
+)  # fmt: skip
+# What spreadsheets take for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _COUNTED = {
     "retrieved": "one item in one list of candidates",
     "impressions": "one item that was reported as shown",
@@ -32,8 +40,35 @@ tr.missed td { background: #fdf3ee; } .reason { display: block; color: #8a2f12; 
 """
 
 
+def statement_csv(statement: Statement) -> str:
+    """Return a statement as CSV, one line per window. Times are ISO 8601 with the offset of the window's time zone."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow(_COLUMNS)
+    for row in statement.rows:
+        values = (
+            statement.attribute, statement.label, row.promise, row.promised, row.zone, _iso(row.start, row.zone),
+            _iso(row.end, row.zone), row.floor, row.delivered, _iso(row.reached, row.zone),
+            "yes" if row.kept else "no", row.missing, row.cap, row.exceeding, row.reason,
+        )  # fmt: skip
+        writer.writerow([_text(value) for value in values])
+    return out.getvalue()
+
+
+def _iso(moment: object, zone: str) -> str:
+    found = _local(moment, zone)
+    return "" if found is None else found.isoformat(timespec="seconds")
+
+
+def _text(value: object) -> object:
+    """Return a value that no spreadsheet runs as a formula: labels are the provider's words."""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return "" if value is None else value
+
+
 def statement_html(statement: Statement) -> str:
-    """Return the page."""
+    """Return a statement as one HTML page, which needs nothing from elsewhere and can be printed."""
     rows = statement.rows
     kept = sum(row.kept for row in rows)
     missing = sum(row.missing for row in rows)
@@ -79,5 +114,17 @@ def _bounds(row: StatementRow) -> str:
 
 
 def _time(moment: object, zone: str) -> str:
-    found = local(moment, zone)
+    found = _local(moment, zone)
     return "–" if found is None else f"{found:%Y-%m-%d %H:%M}"
+
+
+def _local(moment: object, zone: str) -> datetime | None:
+    """Return a moment by the clock of a time zone; None if there is none.
+
+    Examples
+    --------
+    >>> from datetime import UTC
+    >>> _local(datetime(2026, 11, 30, 23, tzinfo=UTC), "Europe/Berlin").isoformat()
+    '2026-12-01T00:00:00+01:00'
+    """
+    return moment.astimezone(ZoneInfo(zone)) if isinstance(moment, datetime) else None

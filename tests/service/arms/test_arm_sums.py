@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairsync.ledger import SqlLedger
-from fairsync.service.arms.saved_sums import SavedSums
+from fairsync.service.arms.arm_sums import SavedSums
 
 if TYPE_CHECKING:
     from postgres_server import PostgresServer

@@ -1,18 +1,18 @@
-r"""The budget of leases that coordinators grant side by side, where promises may overlap or have caps.
+r"""The quota of leases that coordinators grant side by side, where promises may overlap or have caps.
 
 Coordinators that share a ledger know each other's leases only within an exclusive transaction. Most leases are granted
 outside of one, by a single statement that adds n to the number G of requests leased so far, unless that exceeds a limit
-(:mod:`fairsync.coordination.shared_state`). The budget is what makes this safe. It is made in an exclusive transaction,
+(:mod:`fairsync.coordination.shared_state`). The quota is what makes this safe. It is made in an exclusive transaction,
 from a certificate X for the R requests that are neither settled nor leased:
 
-- Leases under the budget get no part of X. With :math:`R_X` the fewest requests for which X is a certificate, the limit
+- Leases under the quota get no part of X. With :math:`R_X` the fewest requests for which X is a certificate, the limit
   is at most :math:`T - R_X`: then X can still be delivered, whatever the leases return.
-- Of the cap of promise p, a lease of n requests may use :math:`n q_p`. All leases under the budget together use at most
-  :math:`(G - G_0) q_p`, where :math:`G_0` is G when the budget was made. So the limit is also at most :math:`G_0 + B`,
+- Of the cap of promise p, a lease of n requests may use :math:`n q_p`. All leases under the quota together use at most
+  :math:`(G - G_0) q_p`, where :math:`G_0` is G when the quota was made. So the limit is also at most :math:`G_0 + B`,
   where :math:`B q_p` is no more than the cap has left beyond X and beyond what leases may use that were open then.
 
 Exposures that become known later only make X need less, and leave the caps what was reserved for them. When the limit
-is reached, the next exclusive transaction makes another budget. A lease that is granted in such a transaction can also
+is reached, the next exclusive transaction makes another quota. A lease that is granted in such a transaction can also
 have what is left of small caps, of which nothing can be shared out evenly.
 
 A lease that can be granted only while no other is open, because the requests after it would not suffice for X, gets X
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from fairsync.policies import Terms
 
-# Name under which the ledger saves it.
-BUDGET = "budget"
+# Name under which the ledger saves it, in all versions.
+QUOTA = "budget"
 # What caps have left is shared out over at least this many price batches.
 _BATCHES = 8
 UNLIMITED = 1 << 62
@@ -45,13 +45,13 @@ UNLIMITED = 1 << 62
 
 
 @dataclass(frozen=True, eq=False)
-class Budget:
+class LeaseQuota:
     """What leases may use that are granted side by side.
 
     Attributes
     ----------
     number : int
-        Number of the budget, drawn at random, so that no two are taken for each other after a failure.
+        Number of the quota, drawn at random, so that no two are taken for each other after a failure.
     most : int
         The most requests of the horizon that may be leased, those settled included.
     capped : numpy.ndarray
@@ -59,7 +59,7 @@ class Budget:
     rates : numpy.ndarray
         (C,) what a lease may use of each cap, per request.
     allowances : dict
-        (C,) what each lease may use that was open when the budget was made, by number.
+        (C,) what each lease may use that was open when the quota was made, by number.
     """
 
     number: int = 0
@@ -84,21 +84,21 @@ class Budget:
         return total
 
     def room(self, requests: int, terms: Terms) -> NDArray[np.int64] | None:
-        """Return (P,) what a lease of this budget may use of each promise; None if there are no caps."""
+        """Return (P,) what a lease of this quota may use of each promise; None if there are no caps."""
         if terms.caps is None:
             return None
         room = np.full(len(terms.floors), NO_CAP, dtype=np.int64)
         room[self.capped] = requests * self.rates
         return room
 
-    def closed(self, number: int, leases: Mapping[int, int], terms: Terms) -> Budget:
-        """Return a budget under which nothing is granted, with what leases may use that are open now."""
+    def closed(self, number: int, leases: Mapping[int, int], terms: Terms) -> LeaseQuota:
+        """Return a quota under which nothing is granted, with what leases may use that are open now."""
         capped = _capped(terms)
         allowances = {one: self.reserved(one, n, terms)[capped] for one, n in leases.items()}
-        return Budget(number, 0, capped, np.zeros_like(capped), allowances)
+        return LeaseQuota(number, 0, capped, np.zeros_like(capped), allowances)
 
     def dump(self) -> bytes:
-        """Return the budget as bytes."""
+        """Return the quota as bytes."""
         allowances = {str(number): one.tolist() for number, one in self.allowances.items()}
         values = {
             "number": self.number,
@@ -109,13 +109,13 @@ class Budget:
         return json.dumps({**values, "allowances": allowances}).encode()
 
     @classmethod
-    def load(cls, data: bytes) -> Budget:
-        """Return the budget from the bytes of `dump`.
+    def load(cls, data: bytes) -> LeaseQuota:
+        """Return the quota from the bytes of `dump`.
 
         Examples
         --------
-        >>> budget = Budget(7, 90, np.array([1]), np.array([2]), {5: np.array([40])})
-        >>> Budget.load(budget.dump()).allowances[5].tolist(), Budget.load(budget.dump()).most
+        >>> quota = LeaseQuota(7, 90, np.array([1]), np.array([2]), {5: np.array([40])})
+        >>> LeaseQuota.load(quota.dump()).allowances[5].tolist(), LeaseQuota.load(quota.dump()).most
         ([40], 90)
         """
         values = json.loads(data)
@@ -156,13 +156,13 @@ def share_out(
     granted: int,
     allowances: Mapping[int, NDArray[np.int64]],
     lease: tuple[int, int],
-) -> tuple[Budget, NDArray[np.int64] | None] | None:
-    """Return a budget, and what the next lease may use, which is granted before all leases of the budget.
+) -> tuple[LeaseQuota, NDArray[np.int64] | None] | None:
+    """Return a quota, and what the next lease may use, which is granted before all leases of the quota.
 
     Parameters
     ----------
     number
-        Number of the budget.
+        Number of the quota.
     terms, plan
         The promises, and a certificate for the requests that are neither settled nor leased.
     room
@@ -180,12 +180,12 @@ def share_out(
         None if the lease may not be granted beside others, because the requests after it would not suffice.
     """
     name, requests = lease
-    limit = _limit(terms, plan)
+    limit = most_leased(terms, plan)
     if granted + requests > limit:
         return None
     capped = _capped(terms)
     if room is None or not len(capped):
-        return Budget(number, limit), None
+        return LeaseQuota(number, limit), None
     most = np.minimum(terms.k, NO_CAP if terms.list_limits is None else terms.list_limits[capped])
     slack = np.maximum(room - terms.exposures(plan), 0)[capped]
     span = _BATCHES * terms.batch_size
@@ -193,21 +193,30 @@ def share_out(
     first = np.where(rates > 0, requests * rates, np.minimum(slack, requests * most))
     rest = slack - first
     shared = rates > 0
-    # What is left of small caps, and what leases give back of them, goes to leases that make a budget: these must not
+    # What is left of small caps, and what leases give back of them, goes to leases that make a quota: these must not
     # be too far apart.
     may_return = sum(allowances.values(), np.zeros(len(terms.floors), dtype=np.int64))[capped]
     further = span if ((slack + may_return)[~shared] > 0).any() else UNLIMITED
     if shared.any():
         further = min(further, int((rest[shared] // rates[shared]).min()))
     known = {one: values[capped] for one, values in allowances.items()}
-    budget = Budget(number, min(limit, granted + requests + further), capped, rates, {**known, name: first})
+    quota = LeaseQuota(number, min(limit, granted + requests + further), capped, rates, {**known, name: first})
     given = np.full(len(terms.floors), NO_CAP, dtype=np.int64)
     given[capped] = first
-    return budget, given
+    return quota, given
 
 
-def _limit(terms: Terms, plan: NDArray[np.int64]) -> int:
-    """Return how many requests of the horizon may be leased, if a plan must still be delivered by the others."""
+def most_leased(terms: Terms, plan: NDArray[np.int64]) -> int:
+    """Return how many requests of the horizon may be leased, if a plan must still be delivered by the others.
+
+    For floors of groups, the plan is what they miss.
+
+    Examples
+    --------
+    >>> from fairsync.policies import Terms
+    >>> most_leased(Terms(np.zeros(2), np.array([2, 1]), k=2, horizon=9, batch_size=1), np.array([1, 3]))
+    6
+    """
     needed = requests_needed(terms, plan)
     if needed == 0:
         return terms.horizon if terms.auto_restart else UNLIMITED

@@ -1,4 +1,4 @@
-"""A service from a trained model: its catalog and its settings, with defaults, in one folder."""
+"""The folder of a service: its catalog and its settings, with defaults, from a trained model."""
 
 from __future__ import annotations
 

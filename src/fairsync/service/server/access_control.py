@@ -1,22 +1,25 @@
-"""Authentication by bearer token, and authorisation by role."""
+"""Access control: who may call. By bearer token and its rate limit; without tokens, this machine only."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import os
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fairsync.errors import InvalidInputError
 from fairsync.service.server.caller import Caller
 from fairsync.service.server.problems import Problem
 from fairsync.service.server.request_context import context_of
+from fairsync.service.settings import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from fairsync.service.server.request_context import RequestContext
     from fairsync.service.settings import TokenSettings
 
 _SHORTEST = 16
@@ -76,10 +79,14 @@ class Tokens:
         return found[0]
 
 
-class AuthenticationMiddleware:
-    """Finds the caller of a request by its token; refuses requests without a known one (401), except on public paths.
+class AccessMiddleware:
+    """Refuses calls that may not be made, and finds the caller of the others.
 
-    Starlette's own middleware takes longer than the rest of the authentication.
+    - With tokens, a call needs a known one (401), except on public paths, and must be within its rate limit (429).
+    - Without tokens, a page on the web could make a browser on this machine call the service. Calls by another host
+      name, and calls of browsers from pages of another host, are refused (403): DNS rebinding, CSRF.
+
+    Starlette's own middleware takes longer than the rest of the access control.
 
     Parameters
     ----------
@@ -95,10 +102,32 @@ class AuthenticationMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
         if scope["type"] == "http":
-            path, context = scope["path"], context_of(scope)
-            if path not in _PUBLIC_PATHS and not path.startswith(_PUBLIC_FOLDERS):
-                context.caller = self._tokens.caller(context.headers.get(b"authorization"))
+            self._admit(scope["path"], context_of(scope))
         await self.app(scope, receive, send)
+
+    def _admit(self, path: str, context: RequestContext) -> None:
+        if not self._tokens.required:
+            _check_local(context.headers)
+        if path not in _PUBLIC_PATHS and not path.startswith(_PUBLIC_FOLDERS):
+            context.caller = self._tokens.caller(context.headers.get(b"authorization"))
+        if context.caller.rate_limiter is not None:
+            context.caller.rate_limiter.hit()
+
+
+def _check_local(headers: Mapping[bytes, bytes]) -> None:
+    origin = headers.get(b"origin")
+    if not (
+        _is_local(headers.get(b"host", b"localhost")) and (origin is None or _is_local(origin.partition(b"://")[2]))
+    ):
+        hint = "Call it as 127.0.0.1, or give it [[tokens]]."
+        raise Problem(403, "other_host", "Without tokens this service is for its own machine only.", hint)
+
+
+@lru_cache(maxsize=256)
+def _is_local(header: bytes) -> bool:
+    """Return whether a Host header, with or without a port, names this machine."""
+    name = header.decode("latin-1")
+    return is_loopback(name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0])
 
 
 def _digest(token: TokenSettings, environ: Mapping[str, str]) -> bytes:

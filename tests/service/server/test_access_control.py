@@ -1,4 +1,4 @@
-"""Who may do what: every path with every token."""
+"""Who may do what: every path with every token; without tokens, this machine only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from starlette.responses import Response
 
 from fairsync.errors import InvalidInputError
-from fairsync.service.server.authentication import Tokens
+from fairsync.service.server.access_control import AccessMiddleware, Tokens
 from fairsync.service.server.problems import Problem
 from fairsync.service.settings import TokenSettings
 from fairsync.service.validation import parse_struct
 from service.running import TOKENS, make_settings, running, small_service
+from service.server import asgi
 from service.server.logged import logged
 
 if TYPE_CHECKING:
@@ -135,3 +137,25 @@ def test_two_names_for_one_token_are_refused() -> None:
     both = [TokenSettings(name=name, roles=["retrieve"], env="SHOP") for name in ("a", "b")]
     with pytest.raises(InvalidInputError, match="same token"):
         Tokens(both, {"SHOP": "a secret that is long"})
+
+
+@pytest.mark.parametrize(
+    ("header", "allowed"),
+    [
+        ((b"host", b"localhost:8080"), True),
+        ((b"host", b"[::1]:80"), True),
+        ((b"host", b"evil.example"), False),
+        ((b"origin", b"http://127.0.0.1:8080"), True),
+        ((b"origin", b"http://[::1]:80"), True),
+        ((b"origin", b"http://evil.example"), False),
+        ((b"origin", b"null"), False),
+        ((b"origin", b"http://localhost.evil.example"), False),
+    ],
+)
+def test_only_this_machine_is_served(header: tuple[bytes, bytes], allowed: bool) -> None:
+    app = AccessMiddleware(Response("ok"), Tokens([]))
+    if allowed:
+        assert asgi.call(app, asgi.http_scope(headers=[header]))[0]["status"] == 200
+    else:
+        with pytest.raises(Problem, match="its own machine"):
+            asgi.call(app, asgi.http_scope(headers=[header]))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.catalog.changes import remove_items, upsert_items
+from fairsync.coordination.outside_lists import rows_of
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ class _Row:
         return -1 if self.embedding is None else len(self.embedding), tuple(sorted(self.attributes or ()))
 
 
-class ItemChanges:
-    """The changed items in the database of a ledger.
+class SavedItems:
+    """The items that were changed, in the database of a ledger.
 
     Parameters
     ----------
@@ -225,8 +226,4 @@ def _remove(catalog: Catalog, ids: Sequence[Label]) -> CatalogChange | None:
 
 def _known(ids: Sequence[Label], catalog: Catalog) -> list[Label]:
     """Return the ids that the catalog holds."""
-    kind = type(catalog.ids[:1].tolist()[0])
-    fitting = [one for one in ids if isinstance(one, kind)]
-    if not fitting:
-        return []
-    return [one for one, row in zip(fitting, catalog.rows_of(np.array(fitting)), strict=True) if row >= 0]
+    return [one for one, row in zip(ids, rows_of(ids, catalog).tolist(), strict=True) if row >= 0]
