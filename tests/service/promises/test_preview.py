@@ -12,8 +12,9 @@ from fairsync.errors import CallCancelledError, TooManyPreviewsError
 from fairsync.hindsight import hindsight
 from fairsync.promises import Promise
 from fairsync.promises.selection import selection_name
-from fairsync.schedule import ScheduledPromise, Window, check_promise
-from fairsync.service.promises import costs, planning
+from fairsync.schedule import ScheduledPromise, Window
+from fairsync.schedule.feasibility import FeasibilityCheck
+from fairsync.service.promises import costs
 from fairsync.service.promises.preview import AskedRates, Estimate, RecentRequests
 from service.running import shop_catalog, small_service
 
@@ -160,12 +161,14 @@ def test_a_preview_knows_the_cost_of_any_selection_before_and_after_others_are_p
 def test_a_preview_holds_no_lockand_few_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     entered, go = threading.Semaphore(0), threading.Event()
 
+    run = FeasibilityCheck.run
+
     def held(*arguments: Any, **options: Any) -> Any:
         entered.release()
         assert go.wait(60)
-        return check_promise(*arguments, **options)
+        return run(*arguments, **options)
 
-    monkeypatch.setattr(planning, "check_promise", held)
+    monkeypatch.setattr(FeasibilityCheck, "run", held)
     service, promise = small_service(), ScheduledPromise.of_group("wine", 5, Window.day("UTC"))
     threads = [threading.Thread(target=service.editor.preview, args=(promise,)) for _ in range(2)]
     for thread in threads:
