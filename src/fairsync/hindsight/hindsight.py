@@ -314,7 +314,7 @@ def _check_eligible(floors: NDArray[np.int64], catalog: Catalog, k: int, eligibl
     """Raise :class:`InfeasibleFloorsError` for a floor above what the eligible items of all requests can deliver."""
     most = np.zeros(len(floors), dtype=np.int64)
     for request in range(len(eligible)):
-        most += np.minimum(eligible.group_sizes(request, catalog.group_of, catalog.group_sizes), k)
+        most += np.minimum(eligible.group_sizes(request, catalog), k)
     for code in np.flatnonzero(floors > most)[:1]:
         reason = f"requests can show eligible items of it {int(most[code])} times at most"
         raise InfeasibleFloorsError(catalog.labels[code], int(floors[code]), reason, int(most[code]))

@@ -121,7 +121,7 @@ def _check_eligible(resolved: ResolvedPromises, by_atom: Catalog, eligible: Elig
     limits = terms.k if terms.list_limits is None else terms.list_limits
     most = np.zeros(membership.n_promises, dtype=np.int64)
     for request in range(len(eligible)):
-        sizes = eligible.group_sizes(request, by_atom.group_of, by_atom.group_sizes)
+        sizes = eligible.group_sizes(request, by_atom)
         most += np.minimum(membership.exposures(sizes), limits)
     for code in np.flatnonzero(terms.floors > most)[:1].tolist():
         reason = f"requests can show eligible items of it {int(most[code])} times at most"
