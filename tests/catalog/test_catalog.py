@@ -195,3 +195,14 @@ def test_a_catalog_without_a_label_per_item_is_one_group() -> None:
     assert retriever.report().esp == 1.0
     with pytest.raises(InvalidInputError, match="one str or int"):
         Catalog(np.eye(2), {"group": [0.5, 1.5]})
+
+
+def test_selected_items_are_counted_by_the_groups_that_the_catalog_has_now() -> None:
+    rng = np.random.default_rng(0)
+    catalog = Catalog(np.ones((50, 1)), ["a", "b", *rng.choice(["a", "b", "d"], 48)])
+    other = rng.integers(3, 8, size=50)
+    parts = [catalog, catalog.under(["c", "b"]), catalog.regrouped(other, 9), catalog.part(np.arange(10, 20))]
+    for one in (*parts, parts[2].part(np.array([3, 1, 7])), parts[2].regrouped(other[::-1], 70_000)):
+        mask = rng.random(len(one)) < 0.5
+        assert one.group_sizes_of(mask).tolist() == np.bincount(one.group_of[mask], minlength=one.n_groups).tolist()
+        assert one.group_of[one.rows_by_group].tolist() == sorted(one.group_of.tolist())

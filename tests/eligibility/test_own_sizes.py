@@ -25,7 +25,7 @@ def test_they_are_those_of_the_table(seed: int, groups: int) -> None:
     if eligible is None:
         return
     table = np.array([np.bincount(group_of[eligible.mask(i)], minlength=groups) for i in range(requests)])
-    own = OwnSizes.of(eligible, catalog.group_of, catalog.group_sizes)
+    own = OwnSizes.of(eligible, catalog)
     limit = rng.integers(0, 6, size=groups)
     assert own.lacks(limit).tolist() == (table < limit).any(axis=1).tolist()
     assert own.shown(limit).tolist() == np.minimum(table, limit).sum(axis=1).tolist()

@@ -41,6 +41,8 @@ GROUP = "group"
 _ONE_GROUP = "all"
 # The group of a catalog whose groups are atoms: no attribute that a caller can name.
 _ATOM = "(atom)"
+# What is computed from the group of every item.
+_BY_GROUP = ("groups", "rows_by_group", "_groups_with_rows")
 
 
 class Catalog:
@@ -216,6 +218,34 @@ class Catalog:
             columns.setdefault(ITEM_ID, ids)
         return columns
 
+    @cached_property
+    def rows_by_group(self) -> npt.NDArray[np.signedinteger]:
+        """The rows of all items, group by group, and in each group in ascending order."""
+        few = self.n_groups <= np.iinfo(np.uint16).max  # sorted by counting
+        kind = np.int32 if self.n_rows < np.iinfo(np.int32).max else np.int64
+        return np.argsort(self.group_of.astype(np.uint16) if few else self.group_of, kind="stable").astype(kind)
+
+    @cached_property
+    def _groups_with_rows(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The groups that have rows, and where those begin in `rows_by_group`."""
+        sizes = np.bincount(self.group_of, minlength=self.n_groups)
+        groups = np.flatnonzero(sizes)
+        return groups, (np.cumsum(sizes) - sizes)[groups]
+
+    def group_sizes_of(self, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """Return (G,) the number of items of each group among those where the mask, (rows,), is True.
+
+        Examples
+        --------
+        >>> Catalog(np.eye(3), ["a", "b", "a"]).group_sizes_of(np.array([True, False, True])).tolist()
+        [2, 0]
+        """
+        groups, starts = self._groups_with_rows
+        sizes = np.zeros(self.n_groups, dtype=np.int64)
+        # In the order of groups this takes a tenth of the time of `bincount`, which waits for each sum to be written.
+        sizes[groups] = np.add.reduceat(mask.take(self.rows_by_group).view(np.int8), starts, dtype=np.int32)
+        return sizes
+
     def with_attributes(self, columns: Mapping[str, Column]) -> "Catalog":
         """Return the same items with other columns for some attributes, none of which is the group.
 
@@ -316,7 +346,7 @@ class Catalog:
         >>> catalog.group_sizes.tolist(), catalog.select({"category": "toys"}).rows.tolist()
         ([2, 0, 1, 0], [0, 2])
         """
-        made = self._copy(("groups", "attributes", "conditions"))
+        made = self._copy(("attributes", "conditions", *_BY_GROUP))
         made._ungrouped = self.ungrouped
         made._others, made.group_attribute = dict(self.attributes), _ATOM
         made.labels = list(range(n_groups))
@@ -349,7 +379,7 @@ class Catalog:
             raise InvalidInputError(f"a part needs at least one row, each from 0 to {len(self) - 1}.")
         run = bool((np.diff(rows) == 1).all())
         at = slice(int(rows[0]), int(rows[-1]) + 1) if run else rows
-        part = self._copy(("groups", "attributes", "conditions", "_lookup"))
+        part = self._copy(("attributes", "conditions", "_lookup", *_BY_GROUP))
         part._others = {name: column.take(rows) for name, column in self._others.items()}
         part.embeddings = _frozen(self.embeddings[at])
         part.group_of = _frozen(self.group_of[at])

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from fairsync.catalog.catalog import Catalog
     from fairsync.catalog.conditions import Condition
 
 _Rows = npt.NDArray[np.int64]
@@ -29,8 +30,8 @@ class Selection:
     Examples
     --------
     >>> some = Selection(np.array([True, False, True]))
-    >>> len(some), some.rows.tolist(), some.group_sizes(np.array([1, 0, 1]), 2).tolist()
-    (2, [0, 2], [0, 2])
+    >>> len(some), some.rows.tolist(), some.has(np.array([1, 2])).tolist()
+    (2, [0, 2], [False, True])
     """
 
     def __init__(self, mask: npt.NDArray[np.bool_], conditions: Sequence["Condition"] = ()) -> None:
@@ -88,12 +89,12 @@ class Selection:
         """Return whether each of some items is selected."""
         return self.mask[rows]
 
-    def group_sizes(self, group_of: npt.NDArray[np.integer], n_groups: int) -> npt.NDArray[np.int64]:
-        """Return (G,) the number of selected items of each group, given the group of every item."""
+    def group_sizes(self, catalog: "Catalog") -> npt.NDArray[np.int64]:
+        """Return (G,) the number of selected items of each group of a catalog with these items."""
         last = self._sizes
-        if last is None or last[0] is not group_of or len(last[1]) != n_groups:
+        if last is None or last[0] is not catalog.group_of or len(last[1]) != catalog.n_groups:
             # The group of every item stays the same array as long as the catalog does.
-            self._sizes = last = (group_of, np.bincount(group_of[self.mask], minlength=n_groups).astype(np.int64))
+            self._sizes = last = (catalog.group_of, catalog.group_sizes_of(self.mask))
         return last[1]
 
     @cached_property

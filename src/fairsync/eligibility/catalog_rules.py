@@ -72,15 +72,16 @@ class CatalogRules(Rules):
 
     def eligibility_of(self, requests: Sequence[int]) -> Eligibility | None:
         """Return the items that these requests may get, in this order; see `Rules.eligibility_of`."""
-        selections = self._each(requests, self._selection)
         rows, offsets = self._rows, self._offsets
-        if len(rows) and requests != range(len(self.unknown)):
+        if requests != range(len(self.unknown)):
             at = np.asarray(requests, dtype=np.int64)
             starts, lengths = offsets[at], np.diff(offsets)[at]
             offsets = np.concatenate([[0], np.cumsum(lengths)])
             rows = rows[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)]
-        elif not len(rows):
-            offsets = np.zeros(len(requests) + 1, dtype=np.int64)
+        if self._where is None:  # as a rule, and single requests are to take no time for more
+            nothing = np.full(len(requests), -1)
+            return Eligibility(len(self._catalog), (), nothing, rows, offsets) if len(rows) else None
+        selections = self._each(requests, self._selection)
         if not len(rows) and all(one is None for one in selections):
             return None
         return Eligibility.joined(len(self._catalog), selections, rows, offsets)

@@ -12,6 +12,7 @@ from fairsync.policies.base import sum_at_home
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fairsync.catalog import Catalog
     from fairsync.search.eligibility import Eligibility
 
 
@@ -33,11 +34,11 @@ class OwnSizes:
 
     Examples
     --------
-    >>> from fairsync.catalog.selection import Selection
+    >>> from fairsync.catalog import Catalog, Selection
     >>> from fairsync.search.eligibility import Eligibility
     >>> even = Selection(np.array([True, False, True, False]))
     >>> eligible = Eligibility.of(4, [None, even], [[2, 3], [0]])
-    >>> own = OwnSizes.of(eligible, np.array([0, 1, 1, 1]), np.array([1, 3]))
+    >>> own = OwnSizes.of(eligible, Catalog(np.eye(4), [0, 1, 1, 1]))
     >>> own.sums(np.array([9, 9])).tolist(), own.shown(np.array([9, 2])).tolist(), own.lacks(np.array([1, 1])).tolist()
     ([1, 2], [2, 1], [False, True])
     """
@@ -50,24 +51,18 @@ class OwnSizes:
     left: NDArray[np.int64]
 
     @classmethod
-    def of(
-        cls,
-        eligible: Eligibility,
-        group_of: NDArray[np.integer],
-        sizes: NDArray[np.int64],
-        home: NDArray[np.int64] | None = None,
-    ) -> OwnSizes:
-        """Return the sizes for all requests, given the group of every item and the number of items of each group.
+    def of(cls, eligible: Eligibility, catalog: Catalog, home: NDArray[np.int64] | None = None) -> OwnSizes:
+        """Return the sizes of the groups of a catalog for all requests.
 
         If groups have another one as their home (`Terms.home`), their items are counted there.
         """
         used, condition_of = np.unique(eligible.selection_of, return_inverse=True)
-        by_condition = tuple(eligible.selected_sizes(at, group_of, sizes) for at in used.tolist())
-        owners, groups = eligible.excluded_groups(group_of)
+        by_condition = tuple(eligible.selected_sizes(at, catalog) for at in used.tolist())
+        owners, groups = eligible.excluded_groups(catalog.group_of)
         if home is not None:
             by_condition, groups = tuple(sum_at_home(one, home) for one in by_condition), home[groups]
-        cells, lost = np.unique(owners * len(sizes) + groups, return_counts=True)
-        owners, groups = np.divmod(cells, len(sizes))
+        cells, lost = np.unique(owners * catalog.n_groups + groups, return_counts=True)
+        owners, groups = np.divmod(cells, catalog.n_groups)
         there = np.zeros(len(cells), dtype=np.int64)
         for at, one in enumerate(by_condition):
             mine = condition_of[owners] == at

@@ -94,18 +94,22 @@ def _checked_where(where: Where | Sequence[Where | None] | None, n: int) -> Wher
 
 def id_lists(exclude: Exclude, n: int) -> list[Any]:
     """Return the ids that each of n requests excludes, or say what is wrong with them."""
-    exclude = to_values(exclude)
-    if not isinstance(exclude, _LISTS) and (isinstance(exclude, _NO_LISTS) or not isinstance(exclude, Sequence)):
-        raise InvalidInputError(f"exclude must be a list of ids for each request, got {exclude!r:.80}.")
+    if type(exclude) not in _LISTS:
+        exclude = to_values(exclude)
+        if isinstance(exclude, _NO_LISTS) or not isinstance(exclude, Sequence | np.ndarray):
+            raise InvalidInputError(f"exclude must be a list of ids for each request, got {exclude!r:.80}.")
     if len(exclude) != n:
         raise InvalidInputError(f"there are {n} requests, and exclude has {len(exclude)} lists of ids.")
-    lists = [() if one is None else to_values(one) for one in exclude]
-    for i, one in enumerate(lists):
-        if not isinstance(one, _LISTS) and (isinstance(one, _NO_LISTS) or not isinstance(one, Iterable)):
-            raise InvalidInputError(
-                f"exclude must have a list of ids for each request, got {one!r:.80} for request {i}."
-            )
-    return lists
+    return [one if type(one) in _LISTS else _id_list(one, i) for i, one in enumerate(exclude)]
+
+
+def _id_list(given: Any, request: int) -> Any:
+    one = () if given is None else to_values(given)
+    if isinstance(one, _NO_LISTS) or not isinstance(one, Iterable):
+        raise InvalidInputError(
+            f"exclude must have a list of ids for each request, got {one!r:.80} for request {request}."
+        )
+    return one
 
 
 def joined_ids(lists: Sequence[Any]) -> NDArray[Any]:

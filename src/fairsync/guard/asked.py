@@ -97,10 +97,13 @@ def is_limited(
     limited = exceeds_declared(eligible, terms)
     if reached is not None or terms.list_limits is not None or not limited.any():
         return limited
-    suspects = np.flatnonzero(limited)
     n_groups = len(catalog.group_sizes)
-    own = OwnSizes.of(eligible.take(suspects), catalog.group_of, catalog.group_sizes, terms.home)
-    limited[suspects] = own.lacks(np.where(terms.has_floor, terms.capacities, 0)[:n_groups])
+    least = np.where(terms.has_floor, terms.capacities, 0)[:n_groups]
+    if terms.caps is None and not least.any():  # nothing is counted on
+        return np.zeros_like(limited)
+    suspects = np.flatnonzero(limited)
+    own = OwnSizes.of(eligible.take(suspects), catalog, terms.home)
+    limited[suspects] = own.lacks(least)
     if terms.caps is not None and terms.membership is not None:
         free = ~terms.membership.in_any(terms.caps < NO_CAP)
         sizes = np.where(free[:n_groups], terms.at_home(catalog.group_sizes), 0)

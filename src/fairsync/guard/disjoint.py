@@ -59,7 +59,7 @@ def keep_floors(
         if eligible is not None or forecast is not None or terms.max_exclude:
             sizes = catalog.group_sizes
             if eligible is not None:
-                sizes = eligible.group_sizes(i, catalog.group_of, sizes)
+                sizes = eligible.group_sizes(i, catalog)
             own = np.minimum(sizes if hits.reached is None else np.minimum(sizes, hits.reached), k)
         due = due_exposures(missing, left + 1, terms, own)
         asked = None

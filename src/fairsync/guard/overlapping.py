@@ -127,7 +127,7 @@ class OverlapGuard:
             return None
         sizes, reached = self.catalog.group_sizes, self.hits.reached
         if self.eligible is not None:
-            sizes = self.eligible.group_sizes(i, self.catalog.group_of, sizes)
+            sizes = self.eligible.group_sizes(i, self.catalog)
         return np.minimum(self.terms.at_home(sizes if reached is None else np.minimum(sizes, reached)), self.k)
 
     def _lost(self, own: Counts | None) -> Counts | None:

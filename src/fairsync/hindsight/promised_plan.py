@@ -139,7 +139,7 @@ def _check_eligible(
         limited = np.flatnonzero(limits < terms.k)
         tree = tree_of(membership, limited, by_atom.group_sizes, [str(name) for name in names])
     for request in range(len(eligible)):
-        sizes = eligible.group_sizes(request, by_atom.group_of, by_atom.group_sizes)
+        sizes = eligible.group_sizes(request, by_atom)
         is_limited = limits is not None and longest_list(membership, sizes, limits, tree) >= min(terms.k, sizes.sum())
         most += np.minimum(membership.exposures(sizes), limits if is_limited and limits is not None else terms.k)
     for code in np.flatnonzero(terms.floors > most)[:1].tolist():

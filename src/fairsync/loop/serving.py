@@ -244,7 +244,7 @@ def _eligible_slots(
     limited = np.flatnonzero(guard.is_limited(eligible, batch.terms, catalog, reached))
     if not len(limited):
         return None
-    own = OwnSizes.of(eligible.take(limited), catalog.group_of, catalog.group_sizes, batch.terms.home)
+    own = OwnSizes.of(eligible.take(limited), catalog, batch.terms.home)
     return EligibleSlots.of(own, len(eligible), batch.terms)
 
 

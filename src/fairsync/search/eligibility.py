@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog.selection import Selection
 from fairsync.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from fairsync.catalog import Catalog
 
 _Rows = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
@@ -131,26 +134,18 @@ class Eligibility:
         mask[self.excluded[self.offsets[request] : self.offsets[request + 1]]] = False
         return mask
 
-    def group_sizes(self, request: int, group_of: npt.NDArray[np.integer], sizes: _Rows) -> _Rows:
-        """Return (G,) the number of eligible items of each group for one request.
-
-        Parameters
-        ----------
-        request
-            The request.
-        group_of, sizes
-            The group of every item, and the number of items of each group.
-        """
+    def group_sizes(self, request: int, catalog: "Catalog") -> _Rows:
+        """Return (G,) the number of eligible items of each group of the catalog for one request."""
         chosen = self.selection(request)
-        there = self.selected_sizes(int(self.selection_of[request]), group_of, sizes)
+        there = self.selected_sizes(int(self.selection_of[request]), catalog)
         gone = self.excluded[self.offsets[request] : self.offsets[request + 1]]
         if chosen is not None:
             gone = gone[chosen.has(gone)]
-        return there - np.bincount(group_of[gone], minlength=len(sizes)) if len(gone) else there
+        return there - np.bincount(catalog.group_of[gone], minlength=len(there)) if len(gone) else there
 
-    def selected_sizes(self, at: int, group_of: npt.NDArray[np.integer], sizes: _Rows) -> _Rows:
+    def selected_sizes(self, at: int, catalog: "Catalog") -> _Rows:
         """Return (G,) the number of items of each group in a selection, given its position; -1 for all items."""
-        return sizes if at < 0 else self.selections[at].group_sizes(group_of, len(sizes))
+        return catalog.group_sizes if at < 0 else self.selections[at].group_sizes(catalog)
 
     def excluded_groups(self, group_of: npt.NDArray[np.integer]) -> tuple[_Rows, _Rows]:
         """Return the request and the group of each excluded item that meets the condition of its request."""

@@ -135,7 +135,7 @@ class ExactIndex:
         """Find the items of one nonzero user without a scan. The rows are those that prices leave open, if few."""
         if eligible is not None:
             if prices is not None and not any_reference_serves(self.items, vectors, prices)[0]:
-                sizes = eligible.group_sizes(0, self.catalog.group_of, self.catalog.group_sizes)
+                sizes = eligible.group_sizes(0, self.catalog)
                 goal, reference = _reference(sizes, prices, k)
             chosen = eligible.selection(0)
             if rows is None and chosen is not None and chosen.share <= _FEW:
@@ -209,7 +209,7 @@ class ExactIndex:
         for at in np.unique(used[few]).tolist():
             chosen, mine = eligible.selections[at], kept[used == at]
             if len(chosen):
-                sizes = chosen.group_sizes(self.catalog.group_of, self.catalog.n_groups)
+                sizes = chosen.group_sizes(self.catalog)
                 inside = _excluded_among(chosen.rows, eligible)
                 tiles += self._restricted(vectors, prices, k, mine, eligible, (chosen.rows, inside), sizes)
         return tiles + self._restricted(vectors, prices, k, kept[~few], eligible)
@@ -246,7 +246,7 @@ class ExactIndex:
         references = np.full(len(kept), reference)
         if prices is not None:  # each reference has tiles of its own; as a rule there is one
             for i in np.flatnonzero(~any_reference_serves(self.items, vectors[kept], prices)):
-                own = eligible.group_sizes(int(kept[i]), self.catalog.group_of, self.catalog.group_sizes)
+                own = eligible.group_sizes(int(kept[i]), self.catalog)
                 references[i] = _reference(own, prices, k)[1]
         tiles = []
         for one in sorted(set(references.tolist())):

@@ -37,16 +37,11 @@ class GroupRows:
     """
 
     def __init__(self, catalog: Catalog) -> None:
-        self._group_of, self._sizes, self.n_groups = catalog.group_of, catalog.group_sizes, catalog.n_groups
-        self._kind = np.int32 if len(catalog.group_of) < np.iinfo(np.int32).max else np.int64
-
-    @cached_property
-    def _by_group(self) -> npt.NDArray[np.signedinteger]:
-        return np.argsort(self._group_of, kind="stable").astype(self._kind)
+        self._catalog, self._sizes, self.n_groups = catalog, catalog.group_sizes, catalog.n_groups
 
     @cached_property
     def _starts(self) -> npt.NDArray[np.signedinteger]:
-        return np.concatenate([[0], np.cumsum(self._sizes)]).astype(self._kind)
+        return np.concatenate([[0], np.cumsum(self._sizes)]).astype(self._catalog.rows_by_group.dtype)
 
     def of(self, groups: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Return the rows of these groups, in ascending order."""
@@ -57,7 +52,7 @@ class GroupRows:
         starts = self._starts[groups]
         sizes = self._starts[groups + 1] - starts
         places = np.arange(int(sizes.sum())) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
-        return self._by_group[places].astype(np.int64), sizes
+        return self._catalog.rows_by_group[places].astype(np.int64), sizes
 
     def open(self, prices: npt.NDArray[np.float64] | None, most: float) -> npt.NDArray[np.int64] | None:
         """Return the rows of all groups that are not masked; None if there are more than ``most``."""

@@ -59,7 +59,7 @@ def test_combinations_are_counted(engine: Engine) -> None:
         assert selected is not None
         assert int(sizes.sum()) == len(selected)
         by_label = np.bincount(hosted.group_of, sizes, len(hosted.labels)).astype(int)
-        expected = selected.group_sizes(whole.group_of, whole.n_groups)
+        expected = selected.group_sizes(whole)
         assert dict(zip(hosted.labels, by_label.tolist(), strict=True)) == dict(
             zip(whole.labels, expected.tolist(), strict=True)
         )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fairsync.catalog import Catalog
     from fairsync.search.engines.engine import Restricted
 
 
@@ -65,17 +66,17 @@ class HostedEligibility(Eligibility):
             is_met=self.is_met[entries],
         )
 
-    def group_sizes(self, request: int, group_of: NDArray[np.integer], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def group_sizes(self, request: int, catalog: Catalog) -> NDArray[np.int64]:
         """Return (G,) the number of eligible items of each group for one request; see `Eligibility.group_sizes`."""
-        held = self.selected_sizes(int(self.selection_of[request]), group_of, sizes)
+        held = self.selected_sizes(int(self.selection_of[request]), catalog)
         mine = slice(int(self.offsets[request]), int(self.offsets[request + 1]))
         gone = self.group_of_row[self.excluded[mine][self.is_met[mine]]]
-        left: NDArray[np.int64] = np.maximum(held - np.bincount(gone, minlength=len(sizes)), 0)
+        left: NDArray[np.int64] = np.maximum(held - np.bincount(gone, minlength=len(held)), 0)
         return left
 
-    def selected_sizes(self, at: int, group_of: NDArray[np.integer], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def selected_sizes(self, at: int, catalog: Catalog) -> NDArray[np.int64]:
         """Return (G,) the number of items of each group that meet a condition; see `Eligibility.selected_sizes`."""
-        return np.bincount(self.group_of_row, self.selected[at], len(sizes)).astype(np.int64)
+        return np.bincount(self.group_of_row, self.selected[at], catalog.n_groups).astype(np.int64)
 
     def excluded_groups(self, group_of: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the request and the group of each excluded item; see `Eligibility.excluded_groups`."""
