@@ -7,6 +7,7 @@ import pytest
 import plain
 from fairsync.catalog import Catalog
 from fairsync.search import ExactIndex, exact, products, scan, scoring
+from fairsync.search.item_bonus import ItemBonus
 
 
 @pytest.fixture
@@ -56,6 +57,41 @@ def test_groups_that_need_a_large_subsidy_are_scored_in_full() -> None:
     embeddings[groups == 1] -= 6.0
     users = np.ones((3, 1, 4))
     same(ExactIndex(Catalog(embeddings, groups), threads=1), users, np.array([0.0, -24.0, 0.0, 0.0]), 10)
+
+
+@pytest.fixture
+def many_groups(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of two items count as many, and bonuses may not be looked up for all items."""
+    monkeypatch.setattr(scan, "BLOCK_SCORES", 2048)
+    monkeypatch.setattr(scan, "FEW_GROUPS", 100)
+    monkeypatch.setattr(scan, "MANY_BLOCKS", 1)
+    monkeypatch.setattr(exact, "MANY_GROUPS", 100)
+    monkeypatch.setattr(ItemBonus, "of", None)
+
+
+@pytest.mark.usefixtures("many_groups")
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("interests", [1, 3])
+@pytest.mark.parametrize("subsidies", ["few", "most", "equal", "steep", "charges", "masked"])
+def test_many_groups_whose_bonuses_are_looked_up_near_the_cut(threads: int, interests: int, subsidies: str) -> None:
+    rng = np.random.default_rng(3)
+    embeddings = rng.standard_normal((3000, 8)).astype(np.float32)
+    embeddings[::300] *= 1e-3  # items that only a subsidy can bring in
+    index = ExactIndex(Catalog(embeddings, np.arange(3000) // 2, rng.permutation(3000)), threads=threads)
+    prices = -rng.exponential(0.5, 1500)
+    if subsidies == "few":
+        prices[rng.random(1500) < 0.98] = 0.0
+    elif subsidies == "equal":
+        prices[:] = np.where(rng.random(1500) < 0.5, -1.0, 0.0)
+    elif subsidies == "steep":
+        prices[:] *= 40.0
+    elif subsidies == "charges":
+        prices[:] *= -1.0
+    elif subsidies == "masked":
+        prices[rng.random(1500) < 0.8] = np.inf
+    users = rng.standard_normal((6, interests, 8))
+    for k in (1, 7, 60):
+        same(index, users, prices, k)
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -14,10 +14,11 @@ import numpy.typing as npt
 from fairsync.catalog import Catalog
 from fairsync.search.base import Hits
 from fairsync.search.eligibility import Eligibility
+from fairsync.search.item_bonus import ItemBonus
 from fairsync.search.products import is_streamed, multiply
 from fairsync.search.restriction import lower_barred
 from fairsync.search.rounding import Float32Items, prepare_query
-from fairsync.search.scan import PIECE_VALUES, ItemBonus
+from fairsync.search.scan import PIECE_VALUES
 from fairsync.search.scoring import settle_one
 
 # Up to this many scores stay in cache, and ties among all of them can be settled.

@@ -12,10 +12,12 @@ from fairsync.search.base import Hits
 from fairsync.search.direct import is_direct, search_one
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.group_rows import GroupRows
+from fairsync.search.item_bonus import ItemBonus
+from fairsync.search.price_range import price_range
 from fairsync.search.recent_prices import RecentPrices
 from fairsync.search.restriction import Restriction
 from fairsync.search.rounding import Float32Items, any_reference_serves
-from fairsync.search.scan import ItemBonus, Scan, Tile, columns_at_once
+from fairsync.search.scan import Scan, Tile, columns_at_once
 from fairsync.search.scoring import reference_price, settle_indifferent
 
 # A thread is worth starting for about this many multiplications (a millisecond).
@@ -29,6 +31,8 @@ _FEW, _FEW_OF_ONE = 0.1, 0.05
 _ENOUGH_USERS = 8
 # With at most this many values of embeddings (8 MB) all are scored about as fast as the open rows are found.
 _SMALL = 1 << 21
+# To find the reference price among more groups than this takes longer than to see that any price serves.
+MANY_GROUPS = 1 << 14
 
 _Rows = npt.NDArray[np.int64]
 _Prices = npt.NDArray[np.float64] | None
@@ -86,7 +90,8 @@ class ExactIndex:
         # numpy's own index type makes the lookup of bonuses almost twice as fast. Its 8 bytes matter only if vectors
         # are short.
         wide = catalog.dim * catalog.embeddings.itemsize >= 128
-        self.item_bonus = ItemBonus(catalog.group_of.astype(np.intp) if wide else catalog.group_of)
+        group_of = catalog.group_of.astype(np.intp) if wide else catalog.group_of
+        self.item_bonus = ItemBonus(self.items.values, group_of, self.group_rows)
 
     def search(
         self,
@@ -97,7 +102,7 @@ class ExactIndex:
     ) -> Hits:
         """Find the k items of highest relevance minus price for each user; see `Index.search`."""
         vectors = np.asarray(users, dtype=np.float64)
-        prices, goal, reference, rows = self._goal(prices, k)
+        prices, goal, reference, rows = self._goal(prices, k, vectors)
         if len(vectors) == 1 and goal and is_direct(len(self.catalog), *vectors.shape[:0:-1]) and vectors.any():
             return self._search_one(vectors, prices, k, goal, reference, rows, eligible)
         hits = Hits.empty(len(vectors), k)
@@ -261,11 +266,20 @@ class ExactIndex:
         width = max(1, columns_at_once(self.catalog.dim, goal) // interests)
         return [kept[at : at + width] for at in range(0, len(kept), width)]
 
-    def _goal(self, prices: npt.NDArray[np.float64] | None, k: int) -> tuple[_Prices, int, float, _Rows | None]:
-        """Return the prices, or None if all are zero; what `reference_price` says of them; and the open rows if few."""
+    def _goal(
+        self, prices: npt.NDArray[np.float64] | None, k: int, vectors: npt.NDArray[np.float64] | None = None
+    ) -> tuple[_Prices, int, float, _Rows | None]:
+        """Return the prices, or None if all are zero; what `reference_price` says of them; and the open rows if few.
+
+        Where any price serves as reference for the users with these vectors, it is the lowest.
+        """
         prices = self.recent_prices.of(prices)
         if prices is None:
             return None, min(k, len(self.catalog)), 0.0, None
+        if vectors is not None and len(prices) > MANY_GROUPS and price_range(prices)[1] < np.inf:
+            real = vectors[vectors.any(axis=(1, 2))]
+            if any_reference_serves(self.items, real, prices).all():
+                return prices, min(k, len(self.catalog)), price_range(prices)[0], None
         kept = self._last_goal  # read once: another thread may replace it
         if kept is None or kept[0] is not prices or kept[1] != k:
             goal, reference = reference_price(self.catalog.group_sizes, prices, k)

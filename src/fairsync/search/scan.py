@@ -7,9 +7,10 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.search.base import Hits
+from fairsync.search.item_bonus import PADDING, HighBonuses, ItemBonus
 from fairsync.search.products import is_streamed, multiply, panel_of
 from fairsync.search.restriction import Restriction
-from fairsync.search.rounding import Float32Items, Float32Queries, same_values
+from fairsync.search.rounding import Float32Items, Float32Queries
 from fairsync.search.scoring import settle
 
 _Rows = npt.NDArray[np.int64]
@@ -27,8 +28,13 @@ BLOCK_PER_K = 128
 # Rows that are not next to each other are copied in pieces of this many values, which stay in cache.
 PIECE_VALUES = 1 << 17
 # The bonuses of this many groups stay in cache during a pass over the items.
-_FEW_GROUPS = 1 << 12
+FEW_GROUPS = 1 << 12
 _LOWEST = np.finfo(np.float32).min
+# The sum of two float32 values is off by less than this if it is below 8, as that of a score and a bonus is.
+_ROUNDING = np.float32(2.0**-20)
+# In catalogs of more blocks than this the items with high bonuses are looked at first. For the others no bonuses are
+# looked up as long as no more than one in this many bundles comes near the cut.
+MANY_BLOCKS, _MOST_NEAR = 8, 1 / 32
 
 # A pool of buffers for scores: fresh pages from the kernel cost as much as computing the scores. `pop` and `append` are
 # atomic, so searches that run at the same time never share a buffer.
@@ -47,32 +53,6 @@ def columns_at_once(dim: int, k: int) -> int:
     (128, 16, 1)
     """
     return max(1, min(512, max(16, (1 << 13) // dim), _MOST_SCORES // (BLOCK_PER_K * k)))
-
-
-class ItemBonus:
-    """A cache of the bonus of every item, for requests under the same prices.
-
-    A batch looks up bonuses during its pass over the items. For a single request that lookup would be a twentieth of
-    the work. If there are many groups, it would be a fifth of the work of a batch: a table of their bonuses does not
-    stay in cache beside the items, and is read before the pass.
-    """
-
-    def __init__(self, group_of: npt.NDArray[np.signedinteger]) -> None:
-        self.group_of = group_of
-        # Two entries: for users of very different length the same prices come in two units. The tuple is replaced as a
-        # whole, so that searches that run at the same time never see half of a change.
-        self._kept: tuple[tuple[_Floats, _Floats], ...] = ()
-
-    def of(self, bonus: _Floats) -> _Floats:
-        """Return the bonus of each item, given that of each group, padded with zeros to fill the last bundle."""
-        for groups, spread in self._kept:
-            if same_values(groups, bonus):
-                return spread
-        spread = np.empty(len(self.group_of) + BUNDLE_OF_ONE, dtype=np.float32)
-        spread[len(self.group_of) :] = 0.0
-        np.take(bonus, self.group_of, mode="clip", out=spread[: len(self.group_of)])
-        self._kept = ((bonus, spread), *self._kept[:1])
-        return spread
 
 
 class Tile:
@@ -108,8 +88,10 @@ class Tile:
         self.columns, self.bonus, self.margin = queries.columns, queries.bonus, queries.margin
         width = self.columns.shape[1]
         self.item_bonus = copied_bonus
-        if self.bonus is not None and rows is None and (width == 1 or len(self.bonus) > _FEW_GROUPS):
-            self.item_bonus = item_bonus.of(self.bonus)
+        # Where items with high bonuses are looked at first: these, the cut that they allow, and what reaches it.
+        self.high: HighBonuses | None = None
+        self.cut: _Floats = np.full(len(users), _LOWEST, dtype=np.float32)
+        self.found: list[tuple[_Rows, _Rows, _Floats]] = []
         self.bundle = _BUNDLE if width > 1 else BUNDLE_OF_ONE
         self.panel = max(self.bundle, panel_of(catalog.dim, width) // self.bundle * self.bundle)
         # For a single vector the items themselves fill the cache anyway: fewer, longer blocks save calls.
@@ -119,6 +101,25 @@ class Tile:
         self.is_streamed = not self.scattered and is_streamed(self.items, width)
         # Items that are not next to each other are copied in pieces that stay in cache, of whole panels.
         self.gathered = min(self.block, max(1, PIECE_VALUES // (self.panel * catalog.dim)) * self.panel)
+        if self.bonus is None or rows is not None or (width > 1 and len(self.bonus) <= FEW_GROUPS):
+            return
+        if width > 1 and restriction is None and self.size > MANY_BLOCKS * self.block:
+            self.high = item_bonus.high(self.bonus)
+            if len(self.high.rows):
+                self._look_at_high(self.high, items, item_bonus, reference, queries)
+        else:
+            self.item_bonus = item_bonus.of(self.bonus)
+
+    def _look_at_high(
+        self, high: HighBonuses, items: Float32Items, item_bonus: ItemBonus, reference: float, queries: Float32Queries
+    ) -> None:
+        """Score the items with high bonuses before all others, which have lower bonuses and face a higher cut then."""
+        shared = (self.catalog, items, item_bonus, self.users, self.prices, reference, self.k, self.who)
+        bonus = np.append(high.bonus, np.zeros(PADDING, dtype=np.float32))
+        scan = Scan(Tile(*shared, None, high.rows, high.items, bonus, queries)).run(0, len(high.rows))
+        scan.sift()
+        owners, rows, scores = scan.joined()
+        self.cut, self.found = scan.cut, [(owners, high.rows.take(rows), scores)]
 
     def settle(self, owners: _Rows, rows: _Rows) -> Hits:
         """Order candidates by the float64 scores that decide. The hits are in rows of the catalog."""
@@ -133,6 +134,7 @@ class Tile:
         whole = parts[0]
         for part in parts[1:]:
             whole.found += part.found
+            whole.near += part.near
             whole.count += part.count
         if whole.count > 2 * self.k * len(self.users):
             whole.sift()
@@ -150,18 +152,23 @@ class Scan:
     """
 
     def __init__(self, tile: Tile) -> None:
-        self.tile = tile
-        self.cut: _Floats = np.full(len(tile.users), _LOWEST, dtype=np.float32)
+        self.tile, self.cut = tile, tile.cut
         self.found: list[tuple[_Rows, _Rows, _Floats]] = []
+        self.near: list[tuple[_Rows, _Rows, _Floats]] = []
         self.count = 0
         # The first items found that are known to meet the conditions of their users.
         self._eligible = 0
         # Up to this row the bonus is added to every single score, because bundles do not decide enough: see `_look`.
         self._in_full_to = 0
+        # From this row on, bonuses are looked up for few items only, if that has not been in vain: see `_look_near`.
+        self._near_from = 0
+        self._low = 0
 
     def run(self, low: int, high: int) -> "Scan":
         """Go through rows ``low`` to ``high``."""
-        tile = self.tile
+        tile, self._low = self.tile, low
+        if low == 0:  # only one of the parts
+            self.found, self.count = list(tile.found), sum(len(owners) for owners, _, _ in tile.found)
         width = tile.columns.shape[1]
         size = tile.block * (width + 1) + tile.block // tile.bundle * width
         if tile.scattered:
@@ -172,14 +179,18 @@ class Scan:
             memory = np.empty(0, dtype=np.float32)
         if len(memory) < size:
             memory = np.empty(max(size, _LEAST_MEMORY), dtype=np.float32)
-        limit = max(4 * tile.k * len(tile.users), 1 << 10)
+        limit, sift_at = max(4 * tile.k * len(tile.users), 1 << 10), low
         for start in range(low, high, tile.block):
             stop = min(start + tile.block, high)
             if not self._look(start, stop, memory):
                 # The cut rises as more items are seen: after twice as many, bundles get another try.
                 self._in_full_to = stop + (stop - low)
+            # After twice as many items, the best found are so much better that a higher cut saves more than it takes.
             if self.count > limit:
+                self._look_up()
+            if self.count > limit or (stop >= sift_at and stop < high):
                 self.sift()
+                sift_at = stop + (stop - low)
             if self.count > limit:
                 self.decide()
         if len(memory) <= 4 * _LEAST_MEMORY:
@@ -188,6 +199,7 @@ class Scan:
 
     def joined(self) -> tuple[_Rows, _Rows, _Floats]:
         """Return owners, rows and float32 scores of all eligible items found."""
+        self._look_up()
         if not self.found:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
         parts = (np.concatenate(column) for column in zip(*self.found, strict=True))
@@ -198,6 +210,22 @@ class Scan:
             at = np.concatenate([np.arange(kept), at + kept])
             owners, rows, scores = owners.take(at), rows.take(at), scores.take(at)
         return owners, rows, scores
+
+    def _look_up(self) -> None:
+        """Add their bonuses to items that were noted without, and keep those that reach the cut.
+
+        Items with high bonuses have been found before.
+        """
+        tile = self.tile
+        if not self.near or tile.high is None or tile.bonus is None:
+            return
+        owners, rows, scores = (np.concatenate(column) for column in zip(*self.near, strict=True))
+        bonus = tile.bonus.take(tile.group_of.take(rows), mode="clip")
+        scores += bonus
+        kept = np.flatnonzero((scores >= self.cut.take(owners)) & (bonus <= tile.high.others))
+        self.found.append((owners.take(kept), rows.take(kept), scores.take(kept)))
+        self.count -= len(rows) - len(kept)
+        self.near = []
 
     def sift(self) -> None:
         """Raise the cut to what the items found so far allow, and drop those below it."""
@@ -244,6 +272,13 @@ class Scan:
             limits.exclude(start, stop, scores)
         rest = memory[length * width :]
         best, rest = rest[: size * width].reshape(size, width), rest[size * width :]
+        # The most bundles that are worth opening. If k is large for the block, that is a quarter of them.
+        crowd = min(4 * tile.k, size // 4) * users
+        bounded, worth = start >= self._in_full_to and bool(self.cut.min() > _LOWEST), True
+        if bounded and tile.high is not None and start >= self._near_from:
+            if self._look_near(tile.high, start, scores, best):
+                return True
+            self._near_from = stop + (stop - self._low)
         bonus = None
         if tile.item_bonus is not None:
             bonus = tile.item_bonus[start : start + length]
@@ -252,13 +287,14 @@ class Scan:
             bonus[stop - start :] = 0.0
             at = slice(start, stop) if tile.rows is None else tile.rows[start:stop]
             np.take(tile.bonus, tile.group_of[at], mode="clip", out=bonus[: stop - start])
+            if tile.high is not None:  # its items have been found already
+                first, end = np.searchsorted(tile.high.rows, (start, stop)).tolist()
+                bonus[tile.high.rows[first:end] - start] = -np.inf
         shared = None if limits is None else limits.shared
         if limits is not None and shared is not None and bonus is not None:
             bonus, shared = limits.lower(start, stop, bonus, rest[:length]), None
-        # The most bundles that are worth opening. If k is large for the block, that is a quarter of them.
-        crowd = min(4 * tile.k, size // 4) * users
-        open_, worth = None, True
-        if bonus is not None and start >= self._in_full_to and self.cut.min() > _LOWEST:
+        open_ = None
+        if bonus is not None and bounded:
             # A bundle scores at most its best relevance plus its best bonus. This bound takes an eighth of the
             # additions.
             bound = self._bundles(scores, best)
@@ -279,15 +315,7 @@ class Scan:
                     top = self._bundles(scores, best)
                 self._raise(self._kth(top, scores[: stop - start]))
                 open_ = top >= self.cut
-        # `flatnonzero` is many times faster than `nonzero` of a table, and `//` nearly twice as fast as `divmod`.
-        flat = np.flatnonzero(open_)
-        bundle = flat // users
-        owner = flat - bundle * users
-        slabs = scores.reshape(bundles, size * width)
-        first = bundle * width + owner
-        values = slabs.take(first, axis=1)
-        for interest in range(1, width // users):
-            np.maximum(values, slabs.take(first + interest * users, axis=1), out=values)
+        bundle, owner, values = self._opened(open_, scores)
         if bonus is not None:
             values += bonus.reshape(bundles, size).take(bundle, axis=1)
         flat = np.flatnonzero(values >= self.cut.take(owner))
@@ -304,6 +332,39 @@ class Scan:
             self.found.append((owners, rows, values))
             self.count += len(rows)
         return worth
+
+    def _look_near(self, high: HighBonuses, start: int, scores: _Floats, best: _Floats) -> bool:
+        """Note the items of a block that come near the cut without a bonus; return False if they are many.
+
+        Items with high bonuses have been found before, and the others have no more than ``high.others``. So bonuses are
+        looked up for few items only, and all at once when they are needed.
+        """
+        near = self.cut - high.others - _ROUNDING
+        open_ = self._bundles(scores, best) >= near
+        if np.count_nonzero(open_) > _MOST_NEAR * open_.size:
+            return False
+        bundle, owner, values = self._opened(open_, scores)
+        flat = np.flatnonzero(values >= near.take(owner))
+        slab = flat // max(1, len(bundle))
+        at = flat - slab * len(bundle)
+        if len(at):
+            self.near.append((owner.take(at), start + slab * len(best) + bundle.take(at), values.take(flat)))
+            self.count += len(at)
+        return True
+
+    def _opened(self, open_: npt.NDArray[np.bool_], scores: _Floats) -> tuple[_Rows, _Rows, _Floats]:
+        """Return bundle and owner of each open bundle, and (bundle length, open bundles) the scores in it."""
+        users, width, bundles = len(self.cut), scores.shape[1], self.tile.bundle
+        # `flatnonzero` is many times faster than `nonzero` of a table, and `//` nearly twice as fast as `divmod`.
+        flat = np.flatnonzero(open_)
+        bundle = flat // users
+        owner = flat - bundle * users
+        slabs = scores.reshape(bundles, -1)
+        first = bundle * width + owner
+        values = slabs.take(first, axis=1)
+        for interest in range(1, width // users):
+            np.maximum(values, slabs.take(first + interest * users, axis=1), out=values)
+        return bundle, owner, values
 
     def _multiply(self, start: int, stop: int, scores: _Floats, memory: _Floats) -> None:
         tile = self.tile
