@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from fairsync.errors import LeaseBusyError
-from fairsync.service.control_plane.control_plane import ControlPlane
+from fairsync.service.control_plane import ControlPlane
 from fairsync.service.schema.control_plane import (
     LeaseGrant,
     LeaseRequest,

@@ -1,4 +1,4 @@
-"""Leases with prices for searches that are made elsewhere, and their settlement."""
+"""The control plane: leases with prices for searches that are made elsewhere, and their settlement."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""The control plane: prices and counts for searches that are made elsewhere."""
