@@ -31,11 +31,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from benchmarks.load import run_load
 from benchmarks.output import Claim, Table, finish, make_parser, make_screen
-from benchmarks.service import DIM, GROUPS, Service, running, write_settings
-
-from fairsync import Catalog
-from fairsync.catalog.files import save_catalog
-from fairsync.data import synthetic
+from benchmarks.service import DIM, Service, running, write_data, write_settings
 
 _HERE = Path(__file__).parents[1]
 _CLIENTS, _CONNECTIONS = 16, 4
@@ -180,9 +176,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     items, seconds, turns = (20_000, 1.0, 1) if args.quick else (args.items, args.seconds, args.turns)
     with TemporaryDirectory() as name:
         folder = Path(name)
-        data = synthetic(items, GROUPS, 2_000, DIM, 0, n_past=1)
-        save_catalog(Catalog(data.embeddings, data.groups), folder / "items")
-        np.save(folder / "users.npy", data.users)
+        write_data(folder, items)
         config = write_settings(folder, "memory", 1)
         tokens = "".join(
             f'[[tokens]]\nname = "{name}"\nroles = ["retrieve", "report"]\nsha256 = "{_digest(token)}"\n'

@@ -30,7 +30,6 @@ from rich.progress import Progress
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "embeddings"
 SETS = ("amazon-beauty", "tafeng")
-INFREQUENT = "infrequent group"
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
@@ -78,12 +77,6 @@ def data_folder(given: Path | None = None) -> Path:
     return given or Path(os.environ.get("FAIRSYNC_DATA") or ROOT.parent / "shared" / "data")
 
 
-def merge_infrequent(groups: Sequence[str], least: int) -> npt.NDArray[np.str_]:
-    """Return the labels, with groups of fewer than ``least`` items merged."""
-    labels, code, sizes = np.unique(np.asarray(groups, dtype=str), return_inverse=True, return_counts=True)
-    return np.where(sizes[code] < least, INFREQUENT, labels[code])
-
-
 def split_users(sequences: dict[str, list[int]], seed: int) -> Split:
     """Split users at random into training, validation and test."""
     users = sorted(sequences)
@@ -103,6 +96,8 @@ def read(folder: Path, settings: Settings, seed: int) -> tuple[Split, npt.NDArra
     """Return the users of a set, split, and the group of each item."""
     import polars as pl
 
+    from fairsync.data.prepare import merge_infrequent
+
     items = pl.read_parquet(folder / "items.parquet")
     row = {item: i for i, item in enumerate(items["item"].to_list())}
     visits = pl.read_parquet(folder / "interactions.parquet").sort(["user", "timestamp"], maintain_order=True)
@@ -110,7 +105,7 @@ def read(folder: Path, settings: Settings, seed: int) -> tuple[Split, npt.NDArra
     for user, item in zip(visits["user"].to_list(), visits["item"].to_list(), strict=True):
         if item in row:
             sequences.setdefault(str(user), []).append(row[item])
-    groups = merge_infrequent([str(group) for group in items["group"].to_list()], settings.least_items)
+    groups = merge_infrequent(np.array([str(group) for group in items["group"].to_list()]), settings.least_items)
     return split_users(sequences, seed), groups
 
 

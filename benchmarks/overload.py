@@ -15,14 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 from benchmarks.load import run_load
 from benchmarks.output import Claim, Table, finish, make_parser, make_screen
-from benchmarks.service import CLIENTS, DIM, GROUPS, Service, running, write_settings
-
-from fairsync import Catalog
-from fairsync.catalog.files import save_catalog
-from fairsync.data import synthetic
+from benchmarks.service import CLIENTS, Service, running, write_data, write_settings
 
 _MOST_CLIENTS = 1_000
 
@@ -79,10 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     items, seconds = (30_000, 4.0) if args.quick else (args.items, args.seconds)
     with TemporaryDirectory() as name:
         folder = Path(name)
-        data = synthetic(items, GROUPS, 2_000, DIM, 0, n_past=1)
-        save_catalog(Catalog(data.embeddings, data.groups), folder / "items")
-        np.save(folder / "users.npy", data.users)
-        del data
+        write_data(folder, items)
         phases = measure(folder, seconds, args.times)
     usual, flood, after = phases
     claims = [Claim("answers that are neither 200 nor 503 with Retry-After", sum(len(one.others) for one in phases), 0)]

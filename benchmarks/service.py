@@ -105,6 +105,14 @@ def write_settings(folder: Path, ledger: str, threads: int | None) -> Path:
     return path
 
 
+def write_data(folder: Path, items: int) -> np.ndarray:
+    """Write a generated catalog and requests, and return the requests."""
+    data = synthetic(items, GROUPS, 2_000, DIM, 0, n_past=1)
+    save_catalog(Catalog(data.embeddings, data.groups), folder / "items")
+    np.save(folder / "users.npy", data.users)
+    return data.users
+
+
 class Service:
     """`fairsync serve` in a process of its own."""
 
@@ -241,14 +249,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     soaked: Soak | None = None
     with TemporaryDirectory() as name:
         folder = Path(name)
-        data = synthetic(items, GROUPS, 2_000, DIM, 0, n_past=1)
-        save_catalog(Catalog(data.embeddings, data.groups), folder / "items")
-        np.save(folder / "users.npy", data.users)
+        users = write_data(folder, items)
         if args.only in (None, "latency"):
-            latency = [measure_latency(folder, ledger, data.users, rounds) for ledger in ("memory", "sqlite")]
+            latency = [measure_latency(folder, ledger, users, rounds) for ledger in ("memory", "sqlite")]
         if args.only in (None, "throughput"):
             ways = ["apart", "together"]
-            throughput = [measure_throughput(folder, data.users, cores, turns, seconds) for cores in ways]
+            throughput = [measure_throughput(folder, users, cores, turns, seconds) for cores in ways]
         if args.minutes:
             soaked = soak(folder, args.minutes, 2 * seconds, screen)
     tables, claims = make_tables(latency, throughput, soaked), [] if args.quick else make_claims(latency, throughput)

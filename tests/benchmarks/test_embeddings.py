@@ -38,11 +38,6 @@ def test_targets_come_after_the_history(length: int) -> None:
     assert len(targets) == length - max(1, int(0.8 * length))
 
 
-def test_small_groups_become_one() -> None:
-    merged = embeddings.merge_infrequent(["a"] * 3 + ["b"] * 2 + ["c"], least=3)
-    assert merged.tolist() == ["a"] * 3 + [embeddings.INFREQUENT] * 3
-
-
 def test_padding_is_no_item() -> None:
     assert embeddings.padded([[4], [1, 2]], 3, padding=9).tolist() == [[4, 9, 9], [1, 2, 9]]
 

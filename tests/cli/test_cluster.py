@@ -15,8 +15,6 @@ pytest.importorskip("ray")
 from fairsync.catalog import Catalog
 from fairsync.catalog.files import open_catalog, save_catalog
 from fairsync.cli import app
-from fairsync.cli.cluster import read_floors
-from fairsync.errors import InvalidInputError
 from fairsync.ledger import SqlLedger
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
@@ -98,20 +96,6 @@ def test_what_cannot_be_done_is_told(cluster: RayCluster, tmp_path: Path) -> Non
         assert result.exit_code == 1
         assert message in " ".join(result.output.split()), result.output
     assert run("stop").exit_code == 1, "nothing of what failed is left"
-
-
-def test_floors_are_read_from_files(tmp_path: Path) -> None:
-    numbered = Catalog(np.eye(2), [7, -8])
-    path = tmp_path / "floors.toml"
-    path.write_text("7 = 5\n-8 = 6\n")
-    assert read_floors(path, numbered) == {7: 5, -8: 6}
-    assert read_floors(path, CATALOG) == {"7": 5, "-8": 6}
-    (tmp_path / "a.json").write_text("[1]")
-    with pytest.raises(InvalidInputError, match="must map"):
-        read_floors(tmp_path / "a.json", CATALOG)
-    (tmp_path / "a.json").write_text("{")
-    with pytest.raises(InvalidInputError, match="cannot be read"):
-        read_floors(tmp_path / "a.json", CATALOG)
 
 
 @pytest.mark.usefixtures("cluster")

@@ -147,7 +147,7 @@ def test_floors_from_a_file(files: Path) -> None:
         ([*OWN, "--policy", "guaranteed"], "has nothing to keep without floors"),
         ([*OWN, "--policy", "fair"], "There is no policy 'fair'"),
         ([*OWN, "--floor", "9", "--floors", "floors.json"], "not both"),
-        ([*OWN, "--floors", "none.json"], "none.json cannot be read as JSON"),
+        ([*OWN, "--floors", "none.json"], "none.json cannot be read"),
         ([*OWN, "--floors", "list.json"], "must hold {label: exposures}, got a list"),
         ([*OWN, "--floors", "wrong.json"], "no group 'g9'"),
         ([*OWN, "--floor", "1000", "--policy", "guaranteed"], "The largest feasible"),

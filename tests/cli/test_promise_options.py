@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fairsync import Catalog, InvalidInputError, Promise, each
-from fairsync.cli.promise_options import read_promises
+from fairsync.cli.promise_options import read_floors, read_promises
 
 CATALOG = Catalog(
     np.eye(3),
@@ -119,3 +119,17 @@ def test_errors_of_files(text: str, why: str, tmp_path: Path) -> None:
         read_promises(CATALOG, None, None, file)
     with pytest.raises(InvalidInputError, match="cannot be read"):
         read_promises(CATALOG, None, None, tmp_path / "none.toml")
+
+
+def test_floors_are_read_from_files(tmp_path: Path) -> None:
+    numbered = Catalog(np.eye(2), [7, -8])
+    path = tmp_path / "floors.toml"
+    path.write_text("7 = 5\n-8 = 6\n")
+    assert read_floors(path, numbered) == {7: 5, -8: 6}
+    assert read_floors(path, CATALOG) == {"7": 5, "-8": 6}
+    (tmp_path / "a.json").write_text("[1]")
+    with pytest.raises(InvalidInputError, match="must hold"):
+        read_floors(tmp_path / "a.json", CATALOG)
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        read_floors(tmp_path / "a.json", CATALOG)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fairsync.bench import MeasurementPoint, make_points, run
 from fairsync.bench.measurement_points import GROWING, INDEX_NAMES, USUAL
 from fairsync.bench.table import growth_table, reasons
+from fairsync.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,8 +66,7 @@ def bench(
     if not screen.is_terminal:
         screen.width = 160  # a file has no width of its own
     out.mkdir(parents=True, exist_ok=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=as_json, transient=True) as bar:
+    with progress_bar(hidden=as_json, counts=True) as bar:
         total = sum(not point.left_out for series in points.values() for point in series)
         task = bar.add_task("", total=total)
         started: list[str] = []

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from fairsync.cli.command import Command
+from fairsync.cli.progress import progress_bar
+from fairsync.cli.promise_options import read_floors
 from fairsync.errors import InvalidInputError, MissingPackageError
 
 if TYPE_CHECKING:
-    from fairsync.catalog import Catalog
-    from fairsync.promises.floors import Floors
     from fairsync.search.ray import RayIndex
 
 cluster = typer.Typer(
@@ -116,10 +113,9 @@ def retrieve(
         raise InvalidInputError(f"{users} is no .npy file of vectors: {error}") from error
     index: RayIndex = _attached(name, catalog, deadline)
     front = FrontEnd(index.catalog, RayCoordinator(name), index=index)
-    columns = (TextColumn("requests"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     parts: list[Candidates] = []
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=len(vectors))
+    with progress_bar(counts=True) as bar:
+        task = bar.add_task("requests", total=len(vectors))
         for start_at in range(0, len(vectors), _CALL):
             parts.append(front.retrieve(np.asarray(vectors[start_at : start_at + _CALL])))
             bar.advance(task, len(parts[-1].ids))
@@ -142,21 +138,6 @@ def stop(name: _Name = "fairsync", address: _Address = "auto") -> None:
     if not any(ended):
         raise InvalidInputError(f"nothing runs under the name {name!r}.")
     screen.print(f"{name!r} is stopped. Its ledger is kept.")
-
-
-def read_floors(path: Path, catalog: Catalog) -> Floors:
-    """Read floors from a file. Labels become numbers if the catalog's labels are."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        given: Any = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{path} cannot be read: {error}") from error
-    if not isinstance(given, dict):
-        raise InvalidInputError(f'{path} must map groups to exposures, such as {{"books": 100}}.')
-    if catalog.labels and isinstance(catalog.labels[0], int):
-        numbers = {label for label in given if label.lstrip("-").isdigit()}
-        return {int(label) if label in numbers else label: floor for label, floor in given.items()}
-    return given
 
 
 def _connected(address: str) -> Console:

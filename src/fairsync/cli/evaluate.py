@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from fairsync.cli.progress import progress_bar
 from fairsync.cli.promise_options import (
     BudgetOption,
     EachOption,
@@ -18,6 +18,7 @@ from fairsync.cli.promise_options import (
     PromiseOption,
     PromisesOption,
     read_budget,
+    read_floors,
     read_promises,
 )
 from fairsync.errors import InvalidInputError
@@ -30,7 +31,8 @@ from fairsync.text import count
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairsync.catalog import Catalog
+    from rich.progress import Progress, TaskID
+
     from fairsync.evaluation import Evaluation, EvaluationSource
 
 
@@ -108,7 +110,9 @@ def evaluate(
     ] = None,
     floors: Annotated[
         Path | None,
-        typer.Option(help="JSON: {label: exposures}. Groups that are not named have no floor.", show_default=False),
+        typer.Option(
+            help="JSON or TOML: {label: exposures}. Groups that are not named have no floor.", show_default=False
+        ),
     ] = None,
     promise: PromiseOption = None,
     each: EachOption = None,
@@ -153,19 +157,20 @@ def evaluate(
         fairsync evaluate --items items.parquet --users users.npy
     """
     screen = Console(quiet=as_json, highlight=False)
-    by_group = _floors(floor, floors)
+    if floor is not None and floors is not None:
+        raise InvalidInputError("Give --floor or --floors, not both.")
     source = _source(model, data, requests, {"items": items, "users": users, "groups": groups, "targets": targets})
     given = read_promises(source.catalog, promise, each, promises)
     exclude, left_out = None, 0
     if not include_history:
         source, exclude, left_out = source.without_history()
-    with _progress(as_json) as bar:
+    with progress_bar(hidden=as_json) as bar:
         found = evaluate_source(
             source.catalog,
             source.users,
             source.targets,
             ks=k or [one for one in (20, 50) if one <= len(source.catalog)] or [len(source.catalog)],
-            floors=_by_label(by_group, source.catalog),
+            floors=read_floors(floors, source.catalog) if floors else floor or 0,
             promises=given,
             if_infeasible="give way" if give_way else "refuse",
             budget=read_budget(budget),
@@ -203,29 +208,6 @@ def evaluate(
         screen.print(f"Written: {', '.join(map(str, written))}", soft_wrap=True, markup=False)
 
 
-def _floors(floor: int | None, floors: Path | None) -> Any:
-    """Return the floors of --floor or --floors, in the form that the retriever takes."""
-    if floors is None:
-        return floor or 0
-    if floor is not None:
-        raise InvalidInputError("Give --floor or --floors, not both.")
-    try:
-        read = json.loads(floors.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(f"{floors} cannot be read as JSON ({error}): write {{label: exposures}}.") from error
-    if not isinstance(read, dict):
-        raise InvalidInputError(f"{floors} must hold {{label: exposures}}, got a {type(read).__name__}.")
-    return read
-
-
-def _by_label(promise: Any, catalog: Catalog) -> Any:
-    """Return floors by the catalog's labels. Keys of JSON are strings even if labels are numbers."""
-    if not isinstance(promise, dict):
-        return promise
-    labels = {str(label): label for label in catalog.labels}
-    return {labels.get(word, word): floor for word, floor in promise.items()}
-
-
 def _source(
     model: Path | None, data: Path | None, requests: RequestsOf | None, files: dict[str, Path | None]
 ) -> EvaluationSource:
@@ -253,11 +235,6 @@ def _title(source: EvaluationSource) -> str:
         f"{what}{count(len(source.users), 'request')}{kind}, {count(len(catalog), 'item')}"
         f" in {count(catalog.n_groups, 'group')}"
     )
-
-
-def _progress(hidden: bool) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True)
 
 
 def _watcher(bar: Progress, total: int) -> Callable[[str, int, int], None]:

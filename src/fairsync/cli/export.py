@@ -42,7 +42,7 @@ def export(
 
     config = settings_file(source)
     if config.is_dir():
-        from fairsync.models.model_catalog import model_catalog
+        from fairsync.models.registry import model_catalog
 
         catalog, latest = model_catalog(source), None
     else:

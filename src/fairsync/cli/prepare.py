@@ -15,11 +15,11 @@ import typer
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from fairsync.catalog.attributes import ListColumn, NumberColumn
 from fairsync.cli.command import Command
+from fairsync.cli.progress import progress_bar
 from fairsync.data.amazon import read_amazon
 from fairsync.data.completejourney import completejourney_files, read_completejourney
 from fairsync.data.dataset import check_target
@@ -254,8 +254,7 @@ def _make(
     """Read a source, prepare it, save the data set and print its facts."""
     folder = out or Path("data") / name
     check_target(folder)  # before the work, not after
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=as_json) as progress:
+    with progress_bar(hidden=as_json) as progress:
         size = sum(file.stat().st_size for file in files if file.is_file())
         task = progress.add_task(f"reading {', '.join(file.name for file in files)}", total=size)
         log = read(lambda new: progress.advance(task, new))

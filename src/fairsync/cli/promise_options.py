@@ -1,7 +1,8 @@
-"""Promises on the command line: ``--promise``, ``--each`` and ``--promises``."""
+"""Promises on the command line: ``--promise``, ``--each``, ``--promises`` and ``--floors``."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import tomllib
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fairsync.catalog import Catalog
+    from fairsync.catalog.groups import Label
 
 _PANEL = "Promises that may overlap"
 PromiseOption = Annotated[
@@ -108,6 +110,19 @@ def read_budget(text: str | None) -> float | None:
     0.01
     """
     return None if text is None else check_budget(float(_number("--budget", text)))
+
+
+def read_floors(path: Path, catalog: Catalog) -> dict[Label, int]:
+    """Return {label: floor} from a JSON or TOML file, whose keys are text also if the catalog's labels are numbers."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        given = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{path} cannot be read ({error}): write {{label: exposures}}.") from error
+    if not isinstance(given, dict):
+        raise InvalidInputError(f"{path} must hold {{label: exposures}}, got a {type(given).__name__}.")
+    labels = {str(label): label for label in catalog.labels}
+    return {labels.get(word, word): floor for word, floor in given.items()}
 
 
 def _promise(catalog: Catalog, text: str) -> Promise:

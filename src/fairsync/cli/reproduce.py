@@ -11,9 +11,9 @@ import typer
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from fairsync.cli.progress import progress_bar
 from fairsync.data import Dataset, prepare, read_completejourney, split_by_users
 from fairsync.data.completejourney import completejourney_files
 from fairsync.experiments.reproduction import RunProgress
@@ -152,8 +152,7 @@ def _data(dataset: str, folder: Path, watch: Callable[[RunProgress], None]) -> D
 @contextmanager
 def _progress(hidden: bool) -> Iterator[Callable[[RunProgress], None]]:
     """Show a progress bar for all work, and a second one while a model is trained."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True) as bar:
+    with progress_bar(hidden=hidden, counts=True) as bar:
         whole = bar.add_task("reading", total=None)
         training = bar.add_task("", total=None, visible=False)
 

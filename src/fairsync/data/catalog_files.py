@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fairsync.catalog import Catalog
 from fairsync.catalog.files import open_catalog
 from fairsync.catalog.series import columns_of, typed
+from fairsync.data.files import check_is_file
 from fairsync.data.vectors import check_distinct, read_ids, read_vectors
 from fairsync.errors import InvalidInputError
 from fairsync.extras import polars as pl
@@ -134,8 +135,7 @@ def read_targets(path: str | PathLike[str], users: str | PathLike[str]) -> list[
 
 
 def _read_table(path: Path) -> pl.DataFrame:
-    if not path.is_file():
-        raise InvalidInputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}: check the path.")
+    check_is_file(path)
     try:
         return pl.read_parquet(path) if path.suffix.lower() == ".parquet" else pl.read_csv(path, infer_schema=False)
     except (pl.exceptions.PolarsError, OSError) as error:

@@ -6,7 +6,7 @@ import csv
 from typing import TYPE_CHECKING
 
 from fairsync.data.encodings import UTF_8, TextEncoding
-from fairsync.data.files import Block, read_blocks
+from fairsync.data.files import Block, check_is_file, read_blocks
 from fairsync.data.lines import FAULT, LINE, read_csv, split_lines
 from fairsync.errors import InvalidInputError
 from fairsync.extras import polars as pl
@@ -78,8 +78,7 @@ class ColumnReader:
     def blocks(self, advance: Callable[[int], object] | None = None) -> Iterator[pl.DataFrame]:
         """Yield tables with the columns ``line``, ``fault`` and the wanted ones."""
         path = self.path
-        if not path.is_file():
-            raise InvalidInputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}: check the path.")
+        check_is_file(path)
         with path.open("rb") as file:
             is_parquet = file.read(4) == b"PAR1"
         for table in self._read_parquet(advance) if is_parquet else self._read_text(advance):

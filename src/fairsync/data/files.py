@@ -31,6 +31,12 @@ class Block(NamedTuple):
     first: int
 
 
+def check_is_file(path: Path) -> None:
+    """Raise if a path does not exist, or is a folder."""
+    if not path.is_file():
+        raise InvalidInputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}: check the path.")
+
+
 def read_blocks(
     path: Path,
     advance: Callable[[int], object] | None = None,
@@ -66,8 +72,7 @@ def read_blocks(
     >>> list(read_blocks(path, block_bytes=8))
     [Block(lines=b'1,a\n2,b\n', first=1), Block(lines=b'3,c\n', first=3)]
     """
-    if not path.is_file():
-        raise InvalidInputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}: check the path.")
+    check_is_file(path)
     line, rest, position = 1, b"", 0
     with path.open("rb") as raw:
         try:

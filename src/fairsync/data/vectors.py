@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairsync.data.files import check_is_file
 from fairsync.errors import InvalidInputError
 from fairsync.extras import polars as pl
 
@@ -118,8 +119,7 @@ def check_distinct(ids: list[Any], path: Path) -> None:
 def _kind(path: Path) -> str:
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidInputError(f"{path}: vectors are read from {', '.join(SUFFIXES)}: save them as one of these.")
-    if not path.is_file():
-        raise InvalidInputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}: check the path.")
+    check_is_file(path)
     return path.suffix.lower()
 
 

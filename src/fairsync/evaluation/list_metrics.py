@@ -83,12 +83,10 @@ def measure_lists(
     """
     groups = catalog.labels_of(catalog.group_of)
     exposures: dict[Label, int] = count_exposures(rows, groups)
-    each = accuracy_of_each(rows, targets) if targets is not None else None
+    unknown = dict.fromkeys(("recall", "ndcg", "ndcg_of_hits", "hit_rate"))
+    accuracy = unknown if targets is None else accuracy_of_each(rows, targets).means()
     metrics = ListMetrics(
-        recall=float(each.recall.mean()) if each else None,
-        ndcg=float(each.ndcg.mean()) if each else None,
-        ndcg_of_hits=float(each.ndcg_of_hits.mean()) if each else None,
-        hit_rate=float(each.hit_rate.mean()) if each else None,
+        **accuracy,
         esp=esp(exposures, floors) if floors and any(floors.values()) else None,
         gini=gini(exposures),
         least_exposures=min(exposures.values()),

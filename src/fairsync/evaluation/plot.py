@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from fairsync.report.plot import COLOURS, GREY, PRICE, floor_handle, mark_floors, name_groups, scale_counts, tidy
+from fairsync.report.plot import (
+    COLOURS,
+    GREY,
+    cap_handles,
+    floor_handle,
+    mark_caps,
+    mark_floors,
+    name_groups,
+    scale_counts,
+    tidy,
+)
 from fairsync.text import count
 
 if TYPE_CHECKING:
@@ -56,8 +65,7 @@ def _draw_bars(axes: Axes, results: list[PolicyResult], found: Evaluation, noun:
     labels: list[Label] = [one.name for one in promises] if promises else list(found.floors)
     x, width = np.arange(len(labels)), 0.8 / len(results)
     floors = np.array([one.at_least or 0 for one in promises] or list(found.floors.values()), dtype=np.int64)
-    caps = [(place, one.at_most) for place, one in enumerate(promises) if one.at_most is not None]
-    drawn = [*floors.tolist(), *(cap for _, cap in caps)]
+    drawn: list[int] = floors.tolist()
     for place, one in enumerate(results):
         heights = _counts(one)
         left = x + (place - (len(results) - 1) / 2) * width
@@ -66,10 +74,10 @@ def _draw_bars(axes: Axes, results: list[PolicyResult], found: Evaluation, noun:
     mark_floors(axes, x, floors)
     if floors.any():
         axes.add_line(floor_handle())
-    for place, cap in caps:
-        axes.hlines(cap, place - 0.5, place + 0.5, color=PRICE, linewidth=1.4, linestyle="dashed", zorder=2)
-    if caps:
-        axes.add_line(Line2D([], [], color=PRICE, linewidth=1.4, linestyle="dashed", label="cap"))
+    caps = mark_caps(axes, labels, {one.name: one.at_most for one in promises if one.at_most is not None})
+    for handle in cap_handles(caps):
+        axes.add_line(handle)
+    drawn += caps.tolist()
     name_groups(axes, labels, noun)
     return drawn
 

@@ -229,11 +229,9 @@ class Trials:
         exposures = np.bincount(base.catalog.group_of[rows].ravel(), minlength=len(promised))
         plain = float(self._without_floors(base, "test")[1][:, : trial.k].sum())
         total = float(relevance.sum())
+        means = each.means()
         return TrialMeasures(
-            recall=float(each.recall.mean()),
-            ndcg=float(each.ndcg.mean()),
-            ndcg_of_hits=float(each.ndcg_of_hits.mean()),
-            hit_rate=float(each.hit_rate.mean()),
+            **means,
             esp=float(np.mean(exposures >= promised)),
             exposures=exposures.tolist(),
             missing=int(np.maximum(promised - exposures, 0).sum()),
@@ -241,12 +239,7 @@ class Trials:
             cost=plain - total,
             least_cost=self.plan(trial).cost,
             coefficient=coefficient,
-            each={
-                "recall": each.recall.tolist(),
-                "ndcg": each.ndcg.tolist(),
-                "ndcg_of_hits": each.ndcg_of_hits.tolist(),
-                "hit_rate": each.hit_rate.tolist(),
-            },
+            each={name: getattr(each, name).tolist() for name in means},
         )
 
     def plan(self, trial: Trial) -> HindsightPlan:

@@ -20,6 +20,7 @@ Ruling = Literal["holds", "does not hold", "not comparable", "not run"]
 MEASURES = ("recall", "ndcg_of_hits", "hit_rate")
 LEVEL = 0.05
 """Level of significance, as in the paper."""
+_WITHIN = 0.01  # a smaller share of a measure makes no method less accurate
 
 
 class TrialResult(NamedTuple):
@@ -92,8 +93,8 @@ def more_accurate(results: Iterable[TrialResult], method: str, rival: str) -> Ve
     return Verdict.of(significant == n, figures)
 
 
-def as_accurate(results: Iterable[TrialResult], method: str, rivals: Sequence[str], within: float = 0.01) -> Verdict:
-    """Judge whether a method is within a fraction of others, or not significantly worse, in every cell."""
+def as_accurate(results: Iterable[TrialResult], method: str, rivals: Sequence[str]) -> Verdict:
+    """Judge whether a method is within a hundredth of others, or not significantly worse, in every cell."""
     found = list(results)
     pairs = [pair for rival in rivals for pair in _pairs(found, method, rival)]
     if not pairs:
@@ -102,9 +103,9 @@ def as_accurate(results: Iterable[TrialResult], method: str, rivals: Sequence[st
     for mine, theirs in pairs:
         for measure in MEASURES:
             gain, p = compare(mine, theirs, measure)
-            worse += gain < -within * _mean(theirs, measure) and p < LEVEL
+            worse += gain < -_WITHIN * _mean(theirs, measure) and p < LEVEL
     n = len(pairs) * len(MEASURES)
-    figures = f"significantly lower by more than {within:.0%} in {worse} of {n} comparisons; {_recalls(pairs)}"
+    figures = f"significantly lower by more than {_WITHIN:.0%} in {worse} of {n} comparisons; {_recalls(pairs)}"
     return Verdict.of(worse == 0, figures)
 
 

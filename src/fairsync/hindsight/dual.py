@@ -200,18 +200,7 @@ def polish(pool: Pool, subsidies: Floats, *, free: int, bold: float = 1.0) -> Se
     from scipy.optimize import linprog
 
     best, n_bounds = pool.best(subsidies), pool.least.size
-    regret = best.regret
-    spread = pool.spread(subsidies)
-    half = 0.5
-    loose = np.isfinite(regret)
-    if np.count_nonzero(loose) <= free:
-        reach = bold * max(float(regret.max(initial=0.0, where=loose)), spread)
-    else:
-        # Ties have no regret: the box must still be large enough to leave them behind.
-        untied = float(regret.min(initial=spread, where=regret > 1e-6 * spread))
-        reach = max(float(np.partition(regret, free, axis=None)[free]), untied)
-        loose = regret < reach
-        half /= max(pool.bounds.most_rows, 1)  # an item moves with all bounds of its atom
+    loose, reach, half = _box(pool, best.regret, pool.spread(subsidies), free, bold)
     request, place = np.nonzero(loose)
     _, row = np.unique(request, return_inverse=True)
     slots = np.bincount(row, best.inside[request, place])
@@ -260,6 +249,18 @@ def polish(pool: Pool, subsidies: Floats, *, free: int, bold: float = 1.0) -> Se
     boxed = shortfall.any() or (over & ~floored).any()
     short = np.maximum(pool.least - pool.exposures(plan), 0).sum()
     return Settled(moved, plan, int(short), final=not boxed)
+
+
+def _box(pool: Pool, regret: Floats, spread: float, free: int, bold: float) -> tuple[NDArray[np.bool_], float, float]:
+    """Return the places that a program holds, the regret W of all others at least, and by how much of W prices move."""
+    loose = np.isfinite(regret)
+    if np.count_nonzero(loose) <= free:
+        return loose, bold * max(float(regret.max(initial=0.0, where=loose)), spread), 0.5
+    # Ties have no regret: the box must still be large enough to leave them behind.
+    untied = float(regret.min(initial=spread, where=regret > 1e-6 * spread))
+    reach = max(float(np.partition(regret, free, axis=None)[free]), untied)
+    # An item moves with all bounds of its atom.
+    return regret < reach, reach, 0.5 / max(pool.bounds.most_rows, 1)
 
 
 def _largest(shares: Floats, row: NDArray[np.intp], slots: NDArray[np.integer]) -> NDArray[np.bool_]:

@@ -7,7 +7,7 @@ policy is reported in multiples of the cost in hindsight.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from fairsync.eligibility.eligible_items import make_eligibility
 from fairsync.errors import InvalidInputError
 from fairsync.hindsight.best_plan import Effort
 from fairsync.hindsight.bound_rows import without_overlap
-from fairsync.hindsight.promised_plan import PromisedPlan, plan_promises
+from fairsync.hindsight.promised_plan import plan_promises
 from fairsync.inputs import check_k, check_users
 from fairsync.policies.base import Terms
 from fairsync.promises.floors import check_feasible, resolve_floors
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from fairsync.catalog import Catalog, Where
-    from fairsync.catalog.groups import Label
     from fairsync.cold_start.cold_start import Cold
     from fairsync.eligibility.rules import Exclude
     from fairsync.hindsight.priced_lists import Progress, Search
+    from fairsync.hindsight.result import Hindsight
     from fairsync.promises import Promise
     from fairsync.promises.floors import Floors
     from fairsync.search.base import Index
@@ -44,67 +44,6 @@ if TYPE_CHECKING:
 
 
 _USUAL = Effort()
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class Hindsight:
-    """The best plan over all requests, and bounds that prove how good it is.
-
-    Attributes
-    ----------
-    relevance
-        What no plan that meets the floors can exceed: the value of the dual under ``prices``.
-    feasible_relevance
-        The relevance of the plan in ``rows``, which meets the floors.
-    unconstrained_relevance
-        The relevance without floors.
-    prices
-        The price of each group; negative prices are subsidies. A group above its floor has price 0. Where the
-        floors take (nearly) all places, only differences between prices mean something.
-    floors
-        What each group had to get.
-    exposures
-        What each group gets from the plan.
-    rows
-        (requests, k) the plan: rows of the catalog, best relevance first; -1 at the end of the list of a request with
-        fewer than k eligible items.
-    caps
-        The most that each promise may get; those without a cap are not in it.
-
-    With promises, read promise for group: prices, floors and exposures are by name, and a positive price is what a cap
-    charges.
-    """
-
-    relevance: float
-    feasible_relevance: float
-    unconstrained_relevance: float
-    prices: dict[Label, float]
-    floors: dict[Label, int]
-    exposures: dict[Label, int]
-    rows: NDArray[np.int64]
-    caps: dict[Label, int] = field(default_factory=dict)
-
-    @property
-    def cost(self) -> float:
-        """The relevance that must be given up for the floors."""
-        return max(0.0, self.unconstrained_relevance - self.relevance)
-
-    @property
-    def gap(self) -> float:
-        """The distance between the two bounds, relative to ``relevance``; 0 if the plan is the best."""
-        between = self.relevance - self.feasible_relevance
-        return between / abs(self.relevance) if between and self.relevance else between
-
-    def __repr__(self) -> str:
-        share = self.cost / max(abs(self.unconstrained_relevance), 1e-300)
-        subsidised = sum(price < 0 for price in self.prices.values())
-        charged = sum(price > 0 for price in self.prices.values())
-        prices = f"{subsidised} of {len(self.prices)} subsidised" + (f", {charged} charged" if self.caps else "")
-        return (
-            f"Hindsight(relevance={self.relevance:.6g}, cost={self.cost:.4g} ({share:.3%}), "
-            f"gap={self.gap:.1e}, {len(self.rows)} requests, "
-            f"{prices})"
-        )
 
 
 def hindsight(
@@ -215,10 +154,9 @@ def solve_promises(
     by_atom = resolved.atoms.catalog(catalog)
     made = make_index(index, by_atom)
     search: Search = made.search if eligible is None else partial(search_eligible, made)
-    plan = plan_promises(by_atom, search, users, resolved.terms, resolved.names, progress, effort, eligible)
+    best = plan_promises(by_atom, search, users, resolved.terms, resolved.names, progress, effort, eligible)
     caps = {promise.name: promise.cap(len(users) * k) for promise in resolved.promises if not promise.is_rule}
-    known: dict[Label, int] = {name: cap for name, cap in caps.items() if cap is not None}
-    return _hindsight(plan, resolved.names, resolved.terms.floors, plan.prices, known)
+    return replace(best, caps={name: cap for name, cap in caps.items() if cap is not None})
 
 
 def solve(
@@ -249,30 +187,11 @@ def solve(
         floors, np.minimum(catalog.group_sizes, k), k, len(users), 1,
         membership=without_overlap(len(floors)), certificate=floors,
     )  # fmt: skip
-    plan = plan_promises(catalog, search, users, terms, catalog.labels, progress, effort, eligible)
-    prices = plan.prices
-    if floors.sum() == np.count_nonzero(plan.rows >= 0):  # only differences matter where floors fill every place
-        prices = prices - prices.max()
-    return _hindsight(plan, catalog.labels, floors, prices, {})
-
-
-def _hindsight(
-    plan: PromisedPlan,
-    names: Sequence[Label],
-    floors: NDArray[np.int64],
-    prices: NDArray[np.float64],
-    caps: dict[Label, int],
-) -> Hindsight:
-    return Hindsight(
-        plan.relevance,
-        plan.feasible_relevance,
-        plan.unconstrained_relevance,
-        prices={name: float(price) or 0.0 for name, price in zip(names, prices, strict=True)},
-        floors=dict(zip(names, floors.tolist(), strict=True)),
-        exposures=dict(zip(names, plan.exposures.tolist(), strict=True)),
-        rows=plan.rows,
-        caps=caps,
-    )
+    best = plan_promises(catalog, search, users, terms, catalog.labels, progress, effort, eligible)
+    if floors.sum() < np.count_nonzero(best.rows >= 0):
+        return best
+    highest = max(best.prices.values())  # only differences matter where floors fill every place
+    return replace(best, prices={label: price - highest for label, price in best.prices.items()})
 
 
 @contextmanager

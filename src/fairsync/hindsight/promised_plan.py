@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from fairsync.hindsight.bound_rows import BoundRows
 from fairsync.hindsight.dealt_plan import deal
 from fairsync.hindsight.limited_lists import ListLimits
 from fairsync.hindsight.priced_lists import PricedLists
+from fairsync.hindsight.result import Hindsight
 from fairsync.promises.list_limits import longest_list, tree_of
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog
     from fairsync.catalog.atoms import Membership
     from fairsync.catalog.groups import Label
-    from fairsync.hindsight.priced_lists import Floats, Progress, Search
+    from fairsync.hindsight.priced_lists import Progress, Search
     from fairsync.policies.base import Terms
     from fairsync.search.eligibility import Eligibility
 
@@ -31,18 +32,6 @@ if TYPE_CHECKING:
 _PROOF, _SHOWN = 1e-3, 5
 # Rows of embeddings whose norms are computed at a time.
 _ROWS = 65_536
-
-
-@dataclass(frozen=True, eq=False)
-class PromisedPlan:
-    """A plan that keeps the promises, and what proves how good it is."""
-
-    relevance: float  #: no plan that keeps the promises has more
-    feasible_relevance: float  #: that of the plan
-    unconstrained_relevance: float  #: without promises
-    prices: Floats  #: (P,) that prove the first
-    exposures: NDArray[np.int64]  #: (P,) what promises get from the plan
-    rows: NDArray[np.int64]  #: (T, k) the plan, -1 for an empty place
 
 
 def plan_promises(
@@ -54,7 +43,7 @@ def plan_promises(
     progress: Progress = lambda what, done, total: None,
     effort: Effort | None = None,
     eligible: Eligibility | None = None,
-) -> PromisedPlan:
+) -> Hindsight:
     """Find the plan of greatest relevance that keeps all promises.
 
     Parameters
@@ -104,15 +93,15 @@ def plan_promises(
         )
     subsidies = bounds.netted(found.subsidies)
     found = replace(found, upper=max(found.lower, found.upper - float((found.subsidies - subsidies) @ -least)))
-    upper, lower, plain = found.in_unit_of_catalog
     shown = by_atom.group_of[rows[rows >= 0]]
-    return PromisedPlan(
-        upper,
-        lower,
-        plain,
-        np.ldexp(bounds.prices(subsidies, membership.n_promises), found.lists.exponent),
-        membership.exposures(np.bincount(shown, minlength=membership.n_atoms).astype(np.int64)),
-        rows,
+    prices = np.ldexp(bounds.prices(subsidies, membership.n_promises), found.lists.exponent)
+    exposures = membership.exposures(np.bincount(shown, minlength=membership.n_atoms).astype(np.int64))
+    return Hindsight(
+        *found.in_unit_of_catalog,
+        prices={name: float(price) or 0.0 for name, price in zip(names, prices, strict=True)},
+        floors=dict(zip(names, terms.floors.tolist(), strict=True)),
+        exposures=dict(zip(names, exposures.tolist(), strict=True)),
+        rows=rows,
     )
 
 

@@ -38,6 +38,11 @@ class Accuracy:
     ndcg_of_hits: NDArray[np.float64]
     hit_rate: NDArray[np.float64]
 
+    def means(self) -> dict[str, float]:
+        """Return {name of a metric: mean over the requests}."""
+        names = ("recall", "ndcg", "ndcg_of_hits", "hit_rate")
+        return {name: float(getattr(self, name).mean()) for name in names}
+
 
 def accuracy_of_each(lists: Lists, targets: Targets, k: int | None = None) -> Accuracy:
     """Return all metrics of this module for each request.

@@ -3,9 +3,8 @@
 from fairsync.errors import MissingTorchError
 from fairsync.models.base import Model, best_items, recall_of
 from fairsync.models.folder import read_notes
-from fairsync.models.model_catalog import model_catalog
 from fairsync.models.progress import Epoch, Trained, TrainingProgress
-from fairsync.models.registry import load_model, train_model
+from fairsync.models.registry import load_model, model_catalog, train_model
 from fairsync.models.settings import MODELS, NetworkSettings, SvdSettings, TrainingSettings, make_settings
 from fairsync.models.svd import Svd, train_svd
 

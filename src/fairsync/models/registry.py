@@ -1,11 +1,16 @@
-"""Train and load models by name. torch is imported only for models that need it."""
+"""Train models by name, and load them with their catalogs. torch is imported only for models that need it."""
 
 from __future__ import annotations
 
 import importlib.util
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from fairsync.catalog import Catalog
+from fairsync.data.dataset import Dataset
 from fairsync.errors import InvalidInputError, MissingTorchError
 from fairsync.models.base import recall_of
 from fairsync.models.folder import read_model_folder
@@ -15,9 +20,7 @@ from fairsync.models.svd import Svd, train_svd
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from fairsync.data.splits import Split
@@ -97,6 +100,27 @@ def load_model(folder: Path) -> Model:
     from fairsync.models.network import Network
 
     return Network.restore(stored)
+
+
+def model_catalog(folder: Path) -> Catalog:
+    """Return the items of a model that ``fairsync train`` wrote: ids, attributes and vectors.
+
+    A model of an earlier version has no attributes with it. Then they are those of the data set in ``data/NAME``, with
+    the name that the model recorded.
+    """
+    stored = read_model_folder(folder)
+    vectors = load_model(folder).item_vectors()
+    if stored.attributes:
+        return Catalog(vectors, stored.attributes, stored.item_ids)
+    data = Path("data") / str(stored.notes.get("data"))
+    if not data.is_dir():
+        raise InvalidInputError(
+            f"{folder} has no attributes of its items, and there is no data set {data}: train again."
+        )
+    dataset = Dataset.load(data)
+    if not np.array_equal(stored.item_ids, dataset.item_ids):
+        raise InvalidInputError(f"{folder} was made for other items than those of {data}: train it again.")
+    return dataset.catalog(vectors)
 
 
 def _need_torch(name: str) -> None:

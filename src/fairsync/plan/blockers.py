@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from fairsync.plan.program import Program
     from fairsync.policies.base import Counts
 
-SECONDS = 5.0
-"""The time limit, in seconds."""
+_SECONDS = 5.0  # the time limit
 
 
-def blockers(program: Program, demand: int, seconds: float = SECONDS) -> Counts:
+def blockers(program: Program, demand: int) -> Counts:
     """Return the demands to which a demand gives way: it could have more if one of them asked for less.
 
     Empty if the demand could not have more although it were alone, or if the time limit has passed.
@@ -32,8 +31,6 @@ def blockers(program: Program, demand: int, seconds: float = SECONDS) -> Counts:
         A program.
     demand
         A demand that has a shortfall in its solution with the least shortfall.
-    seconds
-        The time limit.
 
     Examples
     --------
@@ -47,7 +44,7 @@ def blockers(program: Program, demand: int, seconds: float = SECONDS) -> Counts:
     >>> blockers(program, 1).tolist(), blockers(program, 2).tolist()
     ([0], [])
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + _SECONDS
     smaller = aggregate(program, kept=program.demands.selection[[demand]])
     stands_for = np.arange(len(program.demands)) if smaller is None else smaller.demands
     program, demand = (program, demand) if smaller is None else (smaller.program, int(stands_for[demand]))

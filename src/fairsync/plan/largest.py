@@ -25,7 +25,7 @@ def with_floors(program: Program, times: Floats, offset: Floats, value: float) -
     return replace(program, demands=replace(program.demands, at_least=floors))
 
 
-def largest_value(program: Program, times: Floats, offset: Floats, most: float, seconds: float = SECONDS) -> float:
+def largest_value(program: Program, times: Floats, offset: Floats, most: float) -> float:
     """Return the largest value v for which demands can have the lower bounds ``times * v + offset``.
 
     All other demands miss no more than they do anyway.
@@ -39,8 +39,6 @@ def largest_value(program: Program, times: Floats, offset: Floats, most: float, 
         bounds.
     most
         The value is at most this.
-    seconds
-        The time limit.
 
     Examples
     --------
@@ -55,7 +53,7 @@ def largest_value(program: Program, times: Floats, offset: Floats, most: float, 
     """
     from scipy import sparse
 
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + SECONDS
     whole = with_floors(program, times, offset, most)  # has all variables that any value needs
     if even_plan(whole) is not None:
         return most

@@ -312,7 +312,22 @@ class Policy(Protocol):
         ...
 
 
-class Memoryless:
+class CountsOnly:
+    """A policy that reads counts and no lists, and whose floors no guard enforces."""
+
+    keeps_floors = False
+    memory = 0
+
+    def lookahead(self, state: Any, k: int) -> int:
+        """Return 0: the policy reads counts only."""
+        return 0
+
+    def watches(self, state: Any) -> bool:
+        """Return False: the policy reads counts only."""
+        return False
+
+
+class Memoryless(CountsOnly):
     """A policy without memory: its prices depend on the totals of the horizon only, and they are its state.
 
     The four baselines are of this kind. Each is one function, :meth:`decide`. If no group has a floor, all prices are
@@ -320,20 +335,10 @@ class Memoryless:
     """
 
     name: str
-    keeps_floors = False
-    memory = 0
 
     def decide(self, terms: Terms, exposures: Counts, served: int) -> Floats:
         """Return (P,) prices from the exposures of each promise and the requests served since the horizon began."""
         raise NotImplementedError
-
-    def lookahead(self, state: Floats, k: int) -> int:
-        """Return 0: the policy reads counts only."""
-        return 0
-
-    def watches(self, state: Floats) -> bool:
-        """Return False: the policy reads counts only."""
-        return False
 
     def start(self, terms: Terms) -> Floats:
         """Return the prices before the first request."""

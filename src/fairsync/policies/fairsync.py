@@ -10,7 +10,7 @@ import numpy as np
 
 from fairsync.catalog.groups import grow
 from fairsync.errors import InvalidInputError
-from fairsync.policies.base import Counts, Feedback, Floats, Terms, check_floors_only
+from fairsync.policies.base import Counts, CountsOnly, Feedback, Floats, Terms, check_floors_only
 
 # Adam's own constants (Kingma & Ba, 2015), as the paper leaves them.
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
@@ -26,7 +26,7 @@ class FairSyncState:
     steps: int
 
 
-class FairSync:
+class FairSync(CountsOnly):
     r"""The paper's method, for comparison and reproduction.
 
     The dual of the paper (its Theorem 1) is minimised by one Adam step per batch:
@@ -56,22 +56,12 @@ class FairSync:
     """
 
     name = "fairsync"
-    keeps_floors = False
-    memory = 0
     state_classes = (FairSyncState,)
 
     def __init__(self, learning_rate: float = 0.01) -> None:
         if not (np.isfinite(learning_rate) and learning_rate > 0):
             raise InvalidInputError(f"learning_rate must be a positive number, got {learning_rate!r}.")
         self.learning_rate = float(learning_rate)
-
-    def lookahead(self, state: FairSyncState, k: int) -> int:
-        """Return 0: the gradient needs counts only."""
-        return 0
-
-    def watches(self, state: FairSyncState) -> bool:
-        """Return False: the policy reads counts only."""
-        return False
 
     def start(self, terms: Terms) -> FairSyncState:
         """Return zero prices."""

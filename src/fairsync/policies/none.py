@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fairsync.policies.base import Feedback, Floats, Terms
+from fairsync.policies.base import CountsOnly, Feedback, Floats, Terms
 
 
-class NoPolicy:
+class NoPolicy(CountsOnly):
     """All prices are zero, always.
 
     Examples
@@ -17,16 +17,6 @@ class NoPolicy:
     """
 
     name = "none"
-    keeps_floors = False
-    memory = 0
-
-    def lookahead(self, state: int, k: int) -> int:
-        """Return 0: there is nothing to learn."""
-        return 0
-
-    def watches(self, state: int) -> bool:
-        """Return False."""
-        return False
 
     def start(self, terms: Terms) -> int:
         """Return the number of groups."""

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
-    import numpy as np
     from matplotlib.figure import Figure
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from fairsync.catalog import Catalog, Where
     from fairsync.catalog.groups import Label
@@ -197,72 +196,58 @@ def cost_curve(
     if isinstance(promise, Promise):
         if floors is not None:
             raise InvalidInputError("floors are for the label of a group: give the other promises as promises.")
-        return _curve_of_promise(catalog, vectors, k, promise, tried, list(promises or ()), partial(solve, index=index))
+        bound = "at_least" if promise.at_least is not None or promise.at_most is None else "at_most"
+        problems = _problems_of_promise(catalog, k, len(vectors), promise, bound, tried, list(promises or ()))
+        best = {level: solve(promises=problem, index=index) for level, problem in sorted(problems.items())}
+        return _curve(promise.name, best, bound)
     if promises is not None:
         raise InvalidInputError("promises are for a promise: give the other floors as floors.")
     code = catalog.code_of(promise)
     label, others = catalog.labels[code], resolve_floors(0 if floors is None else floors, catalog)
-    others[code] = 0
-    fixed = {name: floor for name, floor in zip(catalog.labels, others.tolist(), strict=True) if floor}
-    # `resolve_floors` checks each level.
-    numbers = sorted({int(resolve_floors({label: level}, catalog)[code]) for level in tried})
-    for level in numbers:
-        check_feasible(resolve_floors({**fixed, label: level}, catalog), catalog, k, len(vectors))
+    by_level: dict[int, dict[Label, int]] = {}
+    for level in tried:
+        # `resolve_floors` checks each level.
+        others[code] = resolve_floors({label: level}, catalog)[code]
+        by_level[int(others[code])] = dict(zip(catalog.labels, others.tolist(), strict=True))
+    for level in sorted(by_level):
+        check_feasible(resolve_floors(by_level[level], catalog), catalog, k, len(vectors))
     searched = make_index(index, catalog)
-    best = [solve(floors={**fixed, label: level}, index=searched) for level in numbers]
-    return _curve(label, numbers, best, fixed)
+    best = {level: solve(floors=by_level[level], index=searched) for level in sorted(by_level)}
+    return _curve(label, best, "at_least")
 
 
-def _curve_of_promise(
-    catalog: Catalog,
-    users: NDArray[np.floating[Any]],
-    k: int,
-    promise: Promise,
-    levels: list[float],
-    others: list[Promise],
-    solve: Callable[..., Hindsight],
-) -> CostCurve:
-    bound, slots = "at_least" if promise.at_least is not None or promise.at_most is None else "at_most", len(users) * k
+def _problems_of_promise(
+    catalog: Catalog, k: int, requests: int, promise: Promise, bound: str, levels: list[float], others: list[Promise]
+) -> dict[int, list[Promise]]:
+    """Return {level: all promises}; raise if some of them cannot hold together."""
     others = [other for other in others if other.name != promise.name]
-    by_level: dict[int, Promise] = {}
+    problems: dict[int, list[Promise]] = {}
     for level in levels:
         if level is None:
             raise InvalidInputError("levels must be numbers of exposures, or shares of all slots, got None.")
-        if bound == "at_least":
-            changed = replace(promise, at_least=level)
-            by_level[changed.floor(slots)] = changed
-        else:
-            changed = replace(promise, at_most=level)
-            by_level[changed.cap(slots) or 0] = changed
-    numbers = sorted(by_level)
-    for number in numbers:
-        resolve_promises(catalog, [by_level[number], *others], k, len(users), 1)
-    best = [solve(promises=[by_level[number], *others]) for number in numbers]
-    fixed = {name: floor for name, floor in best[0].floors.items() if floor and name != promise.name}
-    caps = {name: cap for name, cap in best[0].caps.items() if name != promise.name}
-    return _curve(promise.name, numbers, best, fixed, bound, caps)
+        asked: dict[str, Any] = {bound: level}
+        changed = replace(promise, **asked)
+        number = changed.floor(requests * k) if bound == "at_least" else changed.cap(requests * k)
+        problems[number or 0] = [changed, *others]
+    for _, problem in sorted(problems.items()):
+        resolve_promises(catalog, problem, k, requests, 1)
+    return problems
 
 
-def _curve(
-    promise: Label,
-    levels: list[int],
-    best: list[Hindsight],
-    floors: dict[Label, int],
-    bound: str = "at_least",
-    caps: dict[Label, int] | None = None,
-) -> CostCurve:
-    plain, (requests, k) = best[0].unconstrained_relevance, best[0].rows.shape
-    sign = -1 if bound == "at_least" else 1
+def _curve(promise: Label, best: dict[int, Hindsight], bound: str) -> CostCurve:
+    """Return the curve from the best plan of each level."""
+    plans, sign = list(best.values()), -1 if bound == "at_least" else 1
+    first, plain = plans[0], plans[0].unconstrained_relevance
     return CostCurve(
         promise=promise,
-        levels=tuple(levels),
-        costs=tuple(one.cost for one in best),
-        feasible_costs=tuple(max(0.0, plain - one.feasible_relevance) for one in best),
-        marginal_costs=tuple(max(0.0, sign * one.prices[promise]) for one in best),
+        levels=tuple(best),
+        costs=tuple(one.cost for one in plans),
+        feasible_costs=tuple(max(0.0, plain - one.feasible_relevance) for one in plans),
+        marginal_costs=tuple(max(0.0, sign * one.prices[promise]) for one in plans),
         relevance=plain,
-        floors=floors,
-        requests=requests,
-        k=k,
+        floors={name: floor for name, floor in first.floors.items() if floor and name != promise},
+        requests=first.rows.shape[0],
+        k=first.rows.shape[1],
         bound=bound,
-        caps=caps or {},
+        caps={name: cap for name, cap in first.caps.items() if name != promise},
     )

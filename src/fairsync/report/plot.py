@@ -47,33 +47,49 @@ def plot_report(report: Report) -> Figure:
     the prices.
     """
     labels = sorted(report.floors, key=lambda label: -report.exposures[label])
-    x = np.arange(len(labels))
-    exposures = np.array([report.exposures[label] for label in labels])
-    floors = np.array([report.floors[label] for label in labels])
-    prices = np.array([report.prices[label] for label in labels])
-    means = -np.array([(report.mean_subsidies or {}).get(label, 0.0) for label in labels])
+    prices, price_name = _shown_prices(report, labels)
     costs = np.array([(report.costs or {}).get(label, 0.0) for label in labels])
-    outlooks = report.outlooks or {}
-    price_name = "price now"
-    if means.any() and (report.requests >= report.horizon or not prices.any()):
-        prices, price_name = means, "mean price"
-
-    masked = np.isposinf(prices)
-    finite = np.where(masked, 0.0, prices)
     priced = bool(prices.any())
-
     heights = [2.4 if priced else 9, 1] + ([1] if costs.any() else [])
     size = (_width(len(labels)), (6.2 if priced else 4.8) + (1.6 if costs.any() else 0.0))
     figure = Figure(figsize=size, layout="constrained", dpi=150)
-    top, bottom, *lowest = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
+    top, bottom, *lowest = panels = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
+    _draw_exposures(top, report, labels)
+    what = "Exposures and floors" if report.caps is None else "Exposures and promises"
+    _title(top, f"{what} under the policy '{report.policy}'", summary(report))
+    _draw_prices(bottom, prices, price_name, report.noun)
+    for axes in lowest:
+        axes.bar(np.arange(len(labels)), costs, width=_bar_width(len(labels)), color=GREY)
+        axes.set_ylabel("cost")
+    name_groups(panels[-1], labels, report.noun)
+    for axes in panels:
+        tidy(axes)
+    return figure
+
+
+def _shown_prices(report: Report, labels: Sequence[Label]) -> tuple[NDArray[np.float64], str]:
+    """Return the prices that are shown, and what they are called."""
+    prices = np.array([report.prices[label] for label in labels])
+    means = -np.array([(report.mean_subsidies or {}).get(label, 0.0) for label in labels])
+    if means.any() and (report.requests >= report.horizon or not prices.any()):
+        return means, "mean price"
+    return prices, "price now"
+
+
+def _draw_exposures(axes: Axes, report: Report, labels: Sequence[Label]) -> None:
+    """Draw exposures as bars in the colours of their status, with floors and caps across them."""
+    x = np.arange(len(labels))
+    exposures = np.array([report.exposures[label] for label in labels])
+    floors = np.array([report.floors[label] for label in labels])
+    outlooks = report.outlooks or {}
     colours = [COLOURS[report.status[label]] for label in labels]
-    bars = top.bar(x, exposures, width=_bar_width(len(labels)), color=colours)
+    bars = axes.bar(x, exposures, width=_bar_width(len(labels)), color=colours)
     nothing = exposures == 0  # a bar of height 0 is invisible
-    top.scatter(x[nothing], exposures[nothing], s=9, color=[c for c, no in zip(colours, nothing, strict=True) if no])
-    mark_floors(top, x, floors)
-    ceilings = mark_caps(top, labels, report.caps)
-    top.set_ylabel("exposures")
-    scale_counts(top, np.concatenate([exposures, floors, ceilings]))
+    axes.scatter(x[nothing], exposures[nothing], s=9, color=[c for c, no in zip(colours, nothing, strict=True) if no])
+    mark_floors(axes, x, floors)
+    ceilings = mark_caps(axes, labels, report.caps)
+    axes.set_ylabel("exposures")
+    scale_counts(axes, np.concatenate([exposures, floors, ceilings]))
     present = [status for status in COLOURS if status in report.status.values()]
     handles: list[Artist] = [Patch(color=COLOURS[status], label=status) for status in present]
     ends = ("will miss", "missed")
@@ -86,42 +102,36 @@ def plot_report(report: Report) -> Figure:
         word = "missed" if report.is_over else "will miss"
         few = f"{word}: {'at most ' if len(lost) > 1 else ''}{percent(max(shares))} of requests could show it"
         handles.append(Patch(facecolor=GREY, edgecolor="white", hatch="////", label=few))
-    top.legend(
+    axes.legend(
         handles=[*handles, *cap_handles(ceilings), floor_handle()],
         frameon=False,
         ncols=7,
         loc="upper right",
         columnspacing=1.2,
     )
-    what = "Exposures and floors" if report.caps is None else "Exposures and promises"
-    _title(top, f"{what} under the policy '{report.policy}'", summary(report))
 
-    price_colours = [SUBSIDY if price < 0 else PRICE for price in finite]
-    bottom.bar(x, finite, width=_bar_width(len(labels)), color=price_colours)
-    bottom.axhline(0, color="black", linewidth=0.8)
-    bottom.set_ylabel(price_name)
-    if not priced:
-        bottom.set_ylim(-1, 1)
-        bottom.set_yticks([0])
-        bottom.set_ylabel("price")
-        bottom.text(0.5, 0.62, f"no {report.noun} has a price now", transform=bottom.transAxes, ha="center", color=GREY)
+
+def _draw_prices(axes: Axes, prices: NDArray[np.float64], name: str, noun: str) -> None:
+    """Draw subsidies and charges as bars, and mark groups that are masked."""
+    x, masked = np.arange(len(prices)), np.isposinf(prices)
+    finite = np.where(masked, 0.0, prices)
+    axes.bar(x, finite, width=_bar_width(len(prices)), color=[SUBSIDY if price < 0 else PRICE for price in finite])
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set_ylabel(name)
+    if not prices.any():
+        axes.set_ylim(-1, 1)
+        axes.set_yticks([0])
+        axes.set_ylabel("price")
+        axes.text(0.5, 0.62, f"no {noun} has a price now", transform=axes.transAxes, ha="center", color=GREY)
     if masked.any():
-        bottom.plot(x[masked], finite[masked], "x", color="black", label="masked")
-    words = "{}" if price_name == "price now" else "mean {} of the horizon"
+        axes.plot(x[masked], finite[masked], "x", color="black", label="masked")
+    words = "{}" if name == "price now" else "mean {} of the horizon"
     drawn = [Patch(color=SUBSIDY, label=words.format("subsidy"))] if (finite < 0).any() else []
     drawn += [Patch(color=PRICE, label=words.format("charge"))] if (finite > 0).any() else []
     extra = [Line2D([], [], marker="x", linestyle="", color="black", label="masked")] if masked.any() else []
     if drawn or extra:
         # Above the panel, where it hides no bar.
-        bottom.legend(handles=[*drawn, *extra], frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 0.98))
-    for axes in lowest:
-        axes.bar(x, costs, width=_bar_width(len(labels)), color=GREY)
-        axes.set_ylabel("cost")
-    panels = [top, bottom, *lowest]
-    name_groups(panels[-1], labels, report.noun)
-    for axes in panels:
-        tidy(axes)
-    return figure
+        axes.legend(handles=[*drawn, *extra], frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 0.98))
 
 
 def plot_change(before: Report, after: Report) -> Figure:

@@ -412,8 +412,8 @@ def make_report(
     if hindsight is not None:
         check_comparable(hindsight, labels, terms, totals)
         cost, cost_ratio = compare(totals.relevance, hindsight)
-    caps = None if terms.membership is None else _caps(labels, terms)
-    limits = {} if policy == "none" else _list_limits(labels, terms)  # nothing would keep them
+    caps = None if terms.membership is None else _below(NO_CAP, labels, terms.caps)
+    limits = {} if policy == "none" else _below(terms.k, labels, terms.list_limits)  # nothing would keep them
     bounded = {*(caps or {}), *limits}
     promised = [(label, i) for i, label in enumerate(labels) if terms.floors[i] > 0 or label in bounded]
     mean_subsidies = costs = None
@@ -445,32 +445,16 @@ def make_report(
         uncertain=() if terms.certain is None else tuple(labels[i] for i in np.flatnonzero(~terms.certain).tolist()),
         priorities=None if terms.priorities is None else dict(zip(labels, terms.priorities.tolist(), strict=True)),
         gave_way=dict(gave_way or {}),
-        max_prices=_max_prices(labels, terms),
+        max_prices=_below(math.inf, labels, terms.max_prices),
         list_limits=limits,
     )
 
 
-def _caps(labels: Sequence[Label], terms: Terms) -> dict[Label, int]:
-    """Return the caps of the promises that have one."""
-    if terms.caps is None:
+def _below(nothing: float, labels: Sequence[Label], limits: NDArray[Any] | None) -> dict[Label, Any]:
+    """Return the limits of the promises that have one: those below the value that stands for none."""
+    if limits is None:
         return {}
-    return {label: cap for label, cap in zip(labels, terms.caps.tolist(), strict=True) if cap < NO_CAP}
-
-
-def _list_limits(labels: Sequence[Label], terms: Terms) -> dict[Label, int]:
-    """Return the limits per list of the promises that have one."""
-    if terms.list_limits is None:
-        return {}
-    return {label: limit for label, limit in zip(labels, terms.list_limits.tolist(), strict=True) if limit < terms.k}
-
-
-def _max_prices(labels: Sequence[Label], terms: Terms) -> dict[Label, float]:
-    """Return the highest prices of the promises that have one."""
-    if terms.max_prices is None:
-        return {}
-    return {
-        labels[code]: float(terms.max_prices[code]) for code in np.flatnonzero(np.isfinite(terms.max_prices)).tolist()
-    }
+    return {label: limit for label, limit in zip(labels, limits.tolist(), strict=True) if limit < nothing}
 
 
 def _is_kept(totals: Totals, terms: Terms) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fairsync.catalog.files import Fingerprint, open_catalog, save_catalog
 from fairsync.errors import InvalidInputError
 from fairsync.models.folder import read_model_folder
-from fairsync.models.model_catalog import model_catalog
+from fairsync.models.registry import model_catalog
 from fairsync.service.settings import HttpSettings, PromiseSettings, TrafficSettings
 
 if TYPE_CHECKING:

@@ -278,15 +278,20 @@ def in_parts(values: Sequence[Value], size: int) -> Iterator[Sequence[Value]]:
         yield values[start : start + size]
 
 
-def plain_values(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the values of an item as they are counted: a list of labels as a sorted tuple; see `Engine.count`.
+def plain_value(value: Any) -> Any:
+    """Return a value of an item as it is compared and counted: a list of labels as a sorted tuple.
 
     Examples
     --------
-    >>> plain_values(["toys", ["b", "a"], None])
-    ('toys', ('a', 'b'), None)
+    >>> plain_value("toys"), plain_value(["b", "a"])
+    ('toys', ('a', 'b'))
     """
-    return tuple(tuple(sorted(one)) if isinstance(one, list) else one for one in values)
+    return tuple(sorted(value)) if isinstance(value, list) else value
+
+
+def plain_values(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the values of an item as they are counted; see `Engine.count`."""
+    return tuple(map(plain_value, values))
 
 
 def ask_engine(engine: Engine, query: EngineQuery) -> list[Ranking]:

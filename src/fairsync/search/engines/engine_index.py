@@ -9,7 +9,7 @@ import numpy as np
 
 from fairsync.catalog.attributes import LabelColumn, NumberColumn
 from fairsync.errors import InvalidInputError
-from fairsync.search.engines.engine import StoredItems
+from fairsync.search.engines.engine import StoredItems, plain_value
 from fairsync.search.engines.engine_fetch import EngineFetch
 from fairsync.search.engines.item_schema import ItemSchema
 from fairsync.search.exact import ExactIndex
@@ -174,7 +174,7 @@ class EngineIndex:
                 values = catalog.conditioned_attributes[name].take(mine).values()
                 held = batch.attributes[name]
                 pairs = zip(known.tolist(), values, strict=True)
-                equal = np.array([_plain(held[at]) == _plain(one) for at, one in pairs], dtype=bool)
+                equal = np.array([plain_value(held[at]) == plain_value(one) for at, one in pairs], dtype=bool)
                 if len(equal) and not equal.all():
                     same, different = same & equal, different or repr(name)
             wrong[mine[same]] = False
@@ -241,8 +241,3 @@ def _equal(one: Column, other: Column) -> NDArray[np.bool_]:
         return np.array(one.numbers == other.numbers)
     pairs = zip(one.values(), other.values(), strict=True)
     return np.array([first == second for first, second in pairs], dtype=bool)
-
-
-def _plain(value: object) -> object:
-    """Return a value as it is compared: the order of an item's labels does not matter."""
-    return sorted(value) if isinstance(value, list) else value

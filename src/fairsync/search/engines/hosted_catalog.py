@@ -14,7 +14,7 @@ from fairsync.catalog.attributes import ListColumn, NumberColumn, make_column
 from fairsync.catalog.conditions import meets
 from fairsync.catalog.names import words_array
 from fairsync.errors import InvalidInputError
-from fairsync.search.engines.engine import StoredItems
+from fairsync.search.engines.engine import StoredItems, plain_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -141,7 +141,7 @@ class HostedCatalog(Catalog):
     def combinations_of(self, items: StoredItems) -> NDArray[np.int64]:
         """Return the combination of each of some items; -1 if it is not known, which the next count will change."""
         columns = (items.attributes[name] for name in self._promised)
-        keys = list(zip(*(map(_plain, one) for one in columns), strict=True))
+        keys = list(zip(*(map(plain_value, one) for one in columns), strict=True))
         rows = np.array([self._row_of.get(key, -1) for key in keys], dtype=np.int64)
         if any(None not in keys[at] for at in np.flatnonzero(rows < 0).tolist()):
             self.unknown_seen.set()
@@ -263,7 +263,3 @@ def merged(catalog: HostedCatalog, given: Mapping[str, Sequence[Any]], ids: Sequ
         name: given[name] if name in given else [held[at] for at in order] for name, held in stored.attributes.items()
     }
     return StoredItems(list(ids), stored.vectors[order], attributes)
-
-
-def _plain(value: Any) -> Any:
-    return tuple(sorted(value)) if isinstance(value, list) else value
