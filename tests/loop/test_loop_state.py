@@ -193,7 +193,7 @@ def test_a_ledger_that_does_not_fit_is_refused() -> None:
     )
     with pytest.raises(InvalidInputError, match="new ledger"):
         FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=40, ledger=ledger)
-    with pytest.raises(InvalidInputError, match="new ledger"):
+    with pytest.raises(InvalidInputError, match="more than 30: choose a longer horizon"):
         FairRetriever(world.catalog, k=world.k, floors=0, horizon=30, ledger=ledger)
     with pytest.raises(InvalidInputError, match="another catalog"):
         FairRetriever(world.catalog, k=world.k, floors=0, horizon=40, ledger=MemoryLedger(2))
