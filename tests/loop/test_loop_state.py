@@ -1,6 +1,7 @@
 """The loop: batches, price steps and horizons follow from a small state, and from nothing else."""
 
 import logging
+from typing import Any
 
 import numpy as np
 import pytest
@@ -192,10 +193,13 @@ def test_a_ledger_that_does_not_fit_is_refused() -> None:
     )
     with pytest.raises(InvalidInputError, match="new ledger"):
         FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=40, ledger=ledger)
-    with pytest.raises(InvalidInputError, match="new ledger"):
+    with pytest.raises(InvalidInputError, match="more than 30: choose a longer horizon"):
         FairRetriever(world.catalog, k=world.k, floors=0, horizon=30, ledger=ledger)
     with pytest.raises(InvalidInputError, match="another catalog"):
         FairRetriever(world.catalog, k=world.k, floors=0, horizon=40, ledger=MemoryLedger(2))
+    no_ledger: Any = 5
+    with pytest.raises(InvalidInputError, match="ledger must be a URL"):
+        FairRetriever(world.catalog, k=world.k, horizon=40, ledger=no_ledger)
     resumed = FairRetriever(world.catalog, k=world.k, floors=1, horizon=40, ledger=ledger)
     resumed.retrieve(world.users[39:])
     assert resumed.report().requests == 40

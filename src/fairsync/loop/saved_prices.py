@@ -151,10 +151,7 @@ class PriceSaver:
     """
 
     def __init__(self, ledger: Ledger, policy: Policy, save_seconds: float, name: str | None = None) -> None:
-        if not callable(getattr(ledger, "record", None)):
-            raise InvalidInputError(
-                f"ledger must be a URL such as sqlite:///exposures.db, or a ledger, got {ledger!r}."
-            )
+        _check_ledger(ledger)
         self._ledger, self._policy, self._save_seconds = ledger, policy, check_seconds(save_seconds, "save_seconds")
         self._name = f"policy {policy.name}" if name is None else name
         self._saved: PriceState | None = None
@@ -275,12 +272,18 @@ def continued_groups(catalog: Catalog, floors: Floors, ledger: Ledger) -> tuple[
     ledger
         The ledger.
     """
+    _check_ledger(ledger)
     known, labels = load_labels(ledger), catalog.labels
     if known is None or labels == known or not (set(labels).issubset(known) or set(labels).issuperset(known)):
         return catalog, floors
     if not isinstance(floors, Mapping):
         floors = dict(zip(labels, resolve_floors(floors, catalog).tolist(), strict=True))
     return catalog.under(known), floors
+
+
+def _check_ledger(ledger: object) -> None:
+    if not callable(getattr(ledger, "record", None)):
+        raise InvalidInputError(f"ledger must be a URL such as sqlite:///exposures.db, or a ledger, got {ledger!r}.")
 
 
 def _is_same(before: Terms, now: Terms) -> bool:

@@ -185,9 +185,14 @@ def check_reachable(terms: Terms, totals: Totals, *, keeps_floors: bool, is_over
     if not terms.auto_restart:
         return
     left = terms.horizon - totals.requests
+    if left < 0:
+        raise InvalidInputError(
+            f"The horizon has had {count(totals.requests, 'request')} already, more than {terms.horizon:,}: choose a"
+            " longer horizon, or start with a new ledger."
+        )
     missing = np.maximum(terms.floors - totals.exposures, 0)
     under_way = left > 0 or not is_over
-    if left < 0 or (under_way and keeps_floors and not can_be_met(missing, left, terms)):
+    if under_way and keeps_floors and not can_be_met(missing, left, terms):
         raise InvalidInputError(
             f"The horizon has had {count(totals.requests, 'request')} and misses"
             f" {count(int(missing.sum()), 'exposure')}: the floors cannot be met by request {terms.horizon}. Lower"
