@@ -23,10 +23,12 @@ from fairsync.policies.base import NO_CAP, sum_at_home
 from fairsync.promises.floors import capacities_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fairsync.catalog.atoms import Atoms
-    from fairsync.policies.base import Counts, Terms
+    from fairsync.policies.base import Counts, Floats, Terms
 
 _MANY = 2**62
 
@@ -64,7 +66,11 @@ def with_homes(atoms: Atoms, terms: Terms, *, may_add: bool = True) -> tuple[Ato
         return atoms, terms
     reach = horizon * np.minimum(members.exposures(terms.capacities), terms.k)
     needy = np.flatnonzero(terms.floors > reach).tolist()
-    supplies = [one for one in (_supply(atoms, terms, promise) for promise in needy) if one is not None]
+    if not needy:
+        return atoms, terms
+    # Numbers that depend on the promises of atoms only: the same homes are chosen whatever the order of the items.
+    order = members.atom_prices(np.random.default_rng(0).integers(2**40, size=members.n_promises).astype(np.float64))
+    supplies = [one for one in (_supply(atoms, terms, promise, order) for promise in needy) if one is not None]
     codes = atoms.extended([supply.home for supply in supplies])[1]
     n = members.n_atoms
     if not may_add:
@@ -83,8 +89,43 @@ def with_homes(atoms: Atoms, terms: Terms, *, may_add: bool = True) -> tuple[Ato
     for supply, at in zip(served, homes, strict=True):
         home[supply.small] = at
     _share_out(served, homes, home, atoms.sizes, taken, terms)
-    capacities = capacities_of(sum_at_home(atoms.sizes, home), terms.k, excluded)
-    return atoms, replace(terms, membership=atoms.membership, capacities=capacities, home=home)
+    return atoms, _at(home, atoms, terms)
+
+
+def homes_by_promises(terms: Terms) -> tuple[tuple[list[int], list[int]], ...]:
+    """Return the promises of each atom that has another home, and those of its home.
+
+    Examples
+    --------
+    >>> from fairsync.catalog.atoms import Membership
+    >>> from fairsync.policies.base import Terms
+    >>> members, home = Membership.of([(0, 1), (0, 2), (0,)], 3), np.array([2, 2, 2])
+    >>> zero = np.zeros(3, dtype=np.int64)
+    >>> homes_by_promises(Terms(zero, zero, k=2, horizon=9, batch_size=1, membership=members, home=home))
+    (([0, 1], [0]), ([0, 2], [0]))
+    """
+    members, home = terms.membership, terms.home
+    if members is None or home is None:
+        return ()
+    small = np.flatnonzero(home != np.arange(len(home))).tolist()
+    return tuple((members.of_atom(atom).tolist(), members.of_atom(int(home[atom])).tolist()) for atom in small)
+
+
+def under_homes(atoms: Atoms, terms: Terms, homes: Sequence[tuple[list[int], list[int]]]) -> Terms:
+    """Return terms in which atoms have these homes, as far as there are such atoms here; see `homes_by_promises`."""
+    if not homes:
+        return terms
+    n = atoms.membership.n_atoms
+    codes = np.array(atoms.extended([one for pair in homes for one in pair])[1]).reshape(-1, 2)
+    codes = codes[(codes < n).all(axis=1)]
+    home = np.arange(n)
+    home[codes[:, 0]] = codes[:, 1]
+    return _at(home, atoms, terms)
+
+
+def _at(home: Counts, atoms: Atoms, terms: Terms) -> Terms:
+    capacities = capacities_of(sum_at_home(atoms.sizes, home), terms.k, terms.max_exclude)
+    return replace(terms, membership=atoms.membership, capacities=capacities, home=home)
 
 
 class _Supply(NamedTuple):
@@ -96,16 +137,17 @@ class _Supply(NamedTuple):
     others: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
-def _supply(atoms: Atoms, terms: Terms, promise: int) -> _Supply | None:
+def _supply(atoms: Atoms, terms: Terms, promise: int, order: Floats) -> _Supply | None:
     """Return the most items of a promise in small atoms that belong to the same promises with caps and limits.
 
-    None is returned if requests may exclude all items in small atoms.
+    The atoms are sorted by the numbers of ``order``. None is returned if requests may exclude all items in small atoms.
     """
     members = atoms.membership
     small = members.atoms_of(promise)
     small = small[(terms.capacities[small] == 0) & (atoms.sizes[small] > 0)]
     if int(atoms.sizes[small].sum()) <= terms.max_exclude:
         return None
+    small = small[np.argsort(order[small])]
     limits = np.zeros(members.n_promises, dtype=bool)
     if terms.caps is not None:
         limits |= terms.caps < NO_CAP
