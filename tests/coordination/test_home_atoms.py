@@ -124,6 +124,28 @@ def test_targets_by_selection_are_certain(seed: int) -> None:
         assert counts_of(catalog, np.concatenate(shown), promise.where) >= int(promise.at_least or 0)
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_replicas_keep_homes_that_what_is_left_of_a_horizon_needs(
+    start: Callable[..., fs.Coordinator], replicas: int
+) -> None:
+    # The horizon with its first 300 requests could have 120 exposures of the only item of "x" that is always eligible.
+    labels = ["x"] * 4 + ["y"] * 3 + ["z"] * 3 + ["none"] * 20
+    catalog = fs.Catalog(np.eye(30), {"kind": labels, "new": [True] * 10 + [False] * 20})
+    coordinators = [
+        start(catalog, k=4, horizon=1, auto_restart=False, batch_size=8, max_exclude=3) for _ in range(replicas)
+    ]
+    front_ends = [fs.FrontEnd(catalog, one) for one in coordinators]
+    kinds = fs.each(catalog, "kind", at_least=0)
+    coordinators[0].set_targets(promises=[fs.Promise({"new": True}, at_least=0), *kinds], requests=1000, restart_at=1e3)
+    users = np.repeat([1.0, 0.0], [4, 26]) - 5 * np.repeat([1.0, 0.0], [10, 20])[None]
+    for at in range(60):
+        front_ends[at % replicas].retrieve(np.repeat(users, 5, axis=0))
+    coordinators[0].set_targets(promises=[fs.Promise({"new": True}, at_least=120), *kinds], requests=40)
+    shown = [front_ends[at % replicas].retrieve(users, exclude=[[0, 1, 2]]).ids for at in range(40)]
+    assert all(one.terms.certain is None for one in coordinators)
+    assert counts_of(catalog, np.concatenate(shown), {"new": True}) >= 120
+
+
 def test_promises_go_on_after_saving_and_after_changes(tmp_path: Any) -> None:
     catalog, rng = make_catalog(), np.random.default_rng(3)
     users, exclude = hostile(catalog, rng, T)

@@ -10,7 +10,7 @@ import pytest
 import fairsync as fs
 from fairsync.catalog.atoms import Atoms
 from fairsync.policies.base import NO_CAP, Terms
-from fairsync.promises.home_atoms import with_homes
+from fairsync.promises.home_atoms import homes_by_promises, under_homes, with_homes
 from fairsync.search import IvfIndex
 
 WORLDS = int(os.environ.get("FAIRSYNC_OVERLAP_WORLDS", "40"))
@@ -63,6 +63,20 @@ def test_every_atom_has_one_home_and_serves_one_promise() -> None:
         assert home == code or terms.capacities[code] == 0
     served = np.bincount(terms.home, atoms.sizes)
     assert (terms.capacities == np.clip(served - 4, 0, 3)).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_homes_do_not_depend_on_the_order_of_the_items(seed: int) -> None:
+    members = crossed(4, 4, each=3)
+    other = members[:, np.random.default_rng(seed).permutation(members.shape[1])]
+    _, terms = terms_of(members, [5] * 8, max_exclude=4)
+    atoms, there = terms_of(other, [5] * 8, max_exclude=4)
+    assert sorted(homes_by_promises(terms)) == sorted(homes_by_promises(there))
+    again = under_homes(atoms, there, homes_by_promises(terms))
+    assert again.home is not None
+    assert there.home is not None
+    assert (again.home == there.home).all()
+    assert (again.capacities == there.capacities).all()
 
 
 @pytest.mark.parametrize("bound", ["caps", "list_limits"])

@@ -14,7 +14,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.policies import Terms
 from fairsync.policies.base import NO_CAP
 from fairsync.promises.floors import capacities_of
-from fairsync.promises.home_atoms import with_homes
+from fairsync.promises.home_atoms import homes_by_promises, under_homes, with_homes
 from fairsync.promises.selection import is_selection
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ class SharedTerms:
         The selections that are counted, if targets speak of any; see :mod:`fairsync.coordination.counted`.
     promises : tuple of dict or None
         Promises over a horizon that may overlap, as values.
+    homes : tuple or None
+        The homes of small atoms under targets, chosen by what these still asked for when they were set; see
+        :func:`fairsync.promises.home_atoms.homes_by_promises`.
     """
 
     number: int
@@ -69,6 +72,7 @@ class SharedTerms:
     max_prices: tuple[float, ...] | None = None
     selections: tuple[str, ...] | None = None
     promises: tuple[dict[str, Any], ...] | None = None
+    homes: tuple[tuple[list[int], list[int]], ...] | None = None
 
     @classmethod
     def of(
@@ -88,7 +92,7 @@ class SharedTerms:
             arrays = {name: getattr(terms, name) for name in _ARRAYS}
             overlap = {name: None if one is None else tuple(one.tolist()) for name, one in arrays.items()}
             if promises is None:
-                overlap["selections"] = tuple(sorted(selections))
+                overlap |= {"selections": tuple(sorted(selections)), "homes": homes_by_promises(terms)}
             else:
                 overlap["promises"] = tuple(promise.to_dict() for promise in promises)
         return cls(
@@ -136,7 +140,8 @@ class SharedTerms:
             capacities_of(one.groups.group_sizes, self.k, self.max_exclude).tolist() for one in (self, other)
         )
         if not (self.auto_restart or other.auto_restart):
-            for name in ("sizes", "floors", "horizon", "selections", *_ARRAYS):  # the leader sets them with every plan
+            # The leader sets them with every plan.
+            for name in ("sizes", "floors", "horizon", "selections", "homes", *_ARRAYS):
                 mine.pop(name, None)
             labels = [[one for one in some["labels"] if not is_selection(one)] for some in (mine, theirs)]
             both = min(map(len, labels))  # groups may have been added
@@ -169,7 +174,7 @@ class SharedTerms:
         arrays: dict[str, Any] = {name: None if one is None else np.array(one) for name, one in values.items()}
         capacities = capacities_of(atoms.sizes, self.k, self.max_exclude)
         terms = replace(terms, capacities=capacities, membership=atoms.membership, **arrays)
-        return with_homes(atoms, terms, may_add=self.auto_restart)[1]
+        return with_homes(atoms, terms)[1] if self.homes is None else under_homes(atoms, terms, self.homes)
 
     def grown(self, groups: Groups) -> SharedTerms:
         """Return the same promise with further groups, which are promised nothing."""
@@ -193,7 +198,7 @@ class SharedTerms:
             "max_exclude": self.max_exclude,
             **{
                 name: list(one)
-                for name in (*_ARRAYS, "selections", "promises")
+                for name in (*_ARRAYS, "selections", "promises", "homes")
                 if (one := getattr(self, name)) is not None
             },
         }

@@ -13,22 +13,25 @@ place of atoms: an item that serves its home counts for every promise of the hom
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fairsync.catalog.atoms import Membership
 from fairsync.policies.base import NO_CAP, sum_at_home
 from fairsync.promises.floors import capacities_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fairsync.catalog.atoms import Atoms
-    from fairsync.policies.base import Counts, Terms
+    from fairsync.policies.base import Counts, Floats, Terms
 
-_MANY = 2**62
+# Atoms that no floor needs are given away in this many rounds.
+_ROUNDS = 16
 
 
 def with_homes(atoms: Atoms, terms: Terms, *, may_add: bool = True) -> tuple[Atoms, Terms]:
@@ -59,32 +62,59 @@ def with_homes(atoms: Atoms, terms: Terms, *, may_add: bool = True) -> tuple[Ato
     >>> terms.home.tolist(), terms.capacities.tolist()
     ([1, 1, 2], [0, 1, 2])
     """
-    members, excluded, horizon = atoms.membership, terms.max_exclude, terms.horizon
-    if not excluded or not horizon:
+    floors, horizon, sizes = terms.floors, terms.horizon, atoms.sizes
+    if not terms.max_exclude or not horizon:
         return atoms, terms
-    reach = horizon * np.minimum(members.exposures(terms.capacities), terms.k)
-    needy = np.flatnonzero(terms.floors > reach).tolist()
-    supplies = [one for one in (_supply(atoms, terms, promise) for promise in needy) if one is not None]
-    codes = atoms.extended([supply.home for supply in supplies])[1]
-    n = members.n_atoms
+    needy = floors > horizon * np.minimum(atoms.membership.exposures(terms.capacities), terms.k)
+    if not needy.any():
+        return atoms, terms
+    # Numbers that depend on the promises of atoms only: the same homes are chosen whatever the order of the items.
+    order = _numbers(atoms.membership, np.ones(len(floors), dtype=bool))
+    supplies = _supplies(atoms, terms, needy, order)
+    found, codes = atoms.extended([supply.home for supply in supplies])
     if not may_add:
-        supplies = [supply for supply, code in zip(supplies, codes, strict=True) if code < n]
-        codes = [code for code in codes if code < n]
+        supplies = [supply for supply, code in zip(supplies, codes, strict=True) if code < len(sizes)]
+        found, codes = atoms, [code for code in codes if code < len(sizes)]
     if not supplies:
         return atoms, terms
-    own = {supply.promise: code for supply, code in zip(supplies, codes, strict=True) if code < n}
-    taken = np.zeros(n, dtype=bool)
-    taken[list(own.values())] = True  # a home is its own home
-    served = _choose(supplies, own, atoms.sizes, taken, terms)
-    if not served:
-        return atoms, terms
-    atoms, homes = atoms.extended([supply.home for supply in served])
-    home = np.arange(atoms.membership.n_atoms)
-    for supply, at in zip(served, homes, strict=True):
-        home[supply.small] = at
-    _share_out(served, homes, home, atoms.sizes, taken, terms)
-    capacities = capacities_of(sum_at_home(atoms.sizes, home), terms.k, excluded)
-    return atoms, replace(terms, membership=atoms.membership, capacities=capacities, home=home)
+    home = _choose(supplies, np.array(codes), found.sizes, order, terms)
+    return (atoms, terms) if home is None else (found, _at(home, found, terms))
+
+
+def homes_by_promises(terms: Terms) -> tuple[tuple[list[int], list[int]], ...]:
+    """Return the promises of each atom that has another home, and those of its home.
+
+    Examples
+    --------
+    >>> from fairsync.catalog.atoms import Membership
+    >>> from fairsync.policies.base import Terms
+    >>> members, home = Membership.of([(0, 1), (0, 2), (0,)], 3), np.array([2, 2, 2])
+    >>> zero = np.zeros(3, dtype=np.int64)
+    >>> homes_by_promises(Terms(zero, zero, k=2, horizon=9, batch_size=1, membership=members, home=home))
+    (([0, 1], [0]), ([0, 2], [0]))
+    """
+    members, home = terms.membership, terms.home
+    if members is None or home is None:
+        return ()
+    small = np.flatnonzero(home != np.arange(len(home))).tolist()
+    return tuple((members.of_atom(atom).tolist(), members.of_atom(int(home[atom])).tolist()) for atom in small)
+
+
+def under_homes(atoms: Atoms, terms: Terms, homes: Sequence[tuple[list[int], list[int]]]) -> Terms:
+    """Return terms in which atoms have these homes, as far as there are such atoms here; see `homes_by_promises`."""
+    if not homes:
+        return terms
+    n = atoms.membership.n_atoms
+    codes = np.array(atoms.extended([one for pair in homes for one in pair])[1]).reshape(-1, 2)
+    codes = codes[(codes < n).all(axis=1)]
+    home = np.arange(n)
+    home[codes[:, 0]] = codes[:, 1]
+    return _at(home, atoms, terms)
+
+
+def _at(home: Counts, atoms: Atoms, terms: Terms) -> Terms:
+    capacities = capacities_of(sum_at_home(atoms.sizes, home), terms.k, terms.max_exclude)
+    return replace(terms, membership=atoms.membership, capacities=capacities, home=home)
 
 
 class _Supply(NamedTuple):
@@ -92,83 +122,88 @@ class _Supply(NamedTuple):
 
     promise: int
     small: NDArray[np.int64]
-    home: tuple[int, ...]
-    others: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+    home: list[int]
 
 
-def _supply(atoms: Atoms, terms: Terms, promise: int) -> _Supply | None:
-    """Return the most items of a promise in small atoms that belong to the same promises with caps and limits.
+def _supplies(atoms: Atoms, terms: Terms, needy: NDArray[np.bool_], order: Floats) -> list[_Supply]:
+    """Return for each of some promises the most items in small atoms of the same promises with caps and limits.
 
-    None is returned if requests may exclude all items in small atoms.
+    Atoms are in the order of some numbers. A promise of which requests may exclude all these items is left out.
     """
-    members = atoms.membership
-    small = members.atoms_of(promise)
-    small = small[(terms.capacities[small] == 0) & (atoms.sizes[small] > 0)]
-    if int(atoms.sizes[small].sum()) <= terms.max_exclude:
-        return None
+    members, sizes = atoms.membership, atoms.sizes
     limits = np.zeros(members.n_promises, dtype=bool)
     if terms.caps is not None:
         limits |= terms.caps < NO_CAP
     if terms.list_limits is not None:
         limits |= terms.list_limits < terms.k
-    limits[promise] = True
-    by_limits: dict[tuple[int, ...], list[int]] = {}
-    for atom in small.tolist():
-        mine = members.of_atom(atom)
-        by_limits.setdefault(tuple(mine[limits[mine]].tolist()), []).append(atom)
-    home = max(by_limits, key=lambda one: int(atoms.sizes[by_limits[one]].sum()))
-    return _Supply(promise, np.array(by_limits[home], dtype=np.int64), home)
+    limited = _numbers(members, limits)
+    small = np.flatnonzero((terms.capacities == 0) & (sizes > 0) & members.in_any(needy))
+    small = small[np.lexsort((order[small], limited[small]))]
+    at, promises = members.expand(small)
+    at, promises = at[needy[promises]], promises[needy[promises]]
+    by_promise = np.argsort(promises, kind="stable")
+    flat, promises = small[at[by_promise]], promises[by_promise]
+    is_first = (np.diff(promises, prepend=-1) > 0) | (np.diff(limited[flat], prepend=0.0) != 0)
+    starts = np.flatnonzero(is_first)
+    if not len(starts):
+        return []
+    totals, first = np.add.reduceat(sizes[flat], starts), promises[starts]
+    best = np.lexsort((totals, first))
+    best = best[np.flatnonzero(np.diff(first, append=-1))]
+    best = best[totals[best] > terms.max_exclude]
+    found = []
+    for start, end in zip(starts[best].tolist(), np.append(starts, len(flat))[best + 1].tolist(), strict=True):
+        promise, mine = int(promises[start]), members.of_atom(int(flat[start]))
+        found.append(_Supply(promise, flat[start:end], mine[limits[mine] | (mine == promise)].tolist()))
+    return found
 
 
-def _choose(
-    supplies: list[_Supply], own: dict[int, int], sizes: Counts, taken: NDArray[np.bool_], terms: Terms
-) -> list[_Supply]:
-    """Return the promises that get a home, each with the atoms that it cannot do without, and those it could have too.
+def _numbers(members: Membership, promises: NDArray[np.bool_]) -> Floats:
+    """Return (A,) a whole number for each atom that tells which of some promises it belongs to."""
+    numbers = np.random.default_rng(0).integers(2**40, size=members.n_promises)
+    return members.atom_prices(np.where(promises, numbers, 0).astype(np.float64))
 
-    The atoms chosen are marked as taken.
-    """
-    small = [supply.small[~taken[supply.small]] for supply in supplies]
-    needed = terms.max_exclude - (-terms.floors // terms.horizon)
-    lacking = [
-        int(needed[supply.promise]) - (int(sizes[own[supply.promise]]) if supply.promise in own else 0)
-        for supply in supplies
-    ]
-    spare = [int(sizes[atoms].sum()) - lack for atoms, lack in zip(small, lacking, strict=True)]
-    claims: dict[int, set[int]] = {}
-    for place, atoms in enumerate(small):
-        for atom in atoms.tolist():
-            claims.setdefault(atom, set()).add(place)
-    heap, served = [(one, place) for place, one in enumerate(spare)], []
-    heapq.heapify(heap)
-    while heap:
-        known, place = heapq.heappop(heap)
-        if known != spare[place] or known < 0:  # it has less by now, and will come again; or it cannot be served
+
+def _choose(supplies: list[_Supply], codes: Counts, sizes: Counts, order: Floats, terms: Terms) -> Counts | None:
+    """Return (A,) the home of each atom, given those that promises may have; None if none of them gets enough items."""
+    promises = np.array([supply.promise for supply in supplies])
+    home, free = np.arange(len(sizes)), np.ones(len(sizes), dtype=bool)
+    free[codes] = False  # a home is its own home
+    small = [supply.small[free[supply.small]] for supply in supplies]
+    claims = _by_atom(small, len(sizes))
+    lacking = terms.max_exclude - (-terms.floors[promises] // terms.horizon) - sizes[codes]
+    spare = np.array([sizes[mine].sum() for mine in small]) - lacking.astype(np.float64)
+    served = np.zeros(len(supplies), dtype=bool)
+    while np.isfinite(known := spare[place := int(spare.argmin())]):
+        spare[place] = np.inf
+        if known < 0:
             continue
-        free = small[place][~taken[small[place]]]
-        for atom in free.tolist():
-            claims[atom].discard(place)
-        left = np.array([min((spare[other] for other in claims[atom]), default=_MANY) for atom in free.tolist()])
-        free = free[np.lexsort((-sizes[free], -left))]
-        count = int(np.searchsorted(np.cumsum(sizes[free]), lacking[place])) + 1
-        for atom in free[:count].tolist():
-            taken[atom] = True
-            for other in claims[atom]:
-                spare[other] -= int(sizes[atom])
-                heapq.heappush(heap, (spare[other], other))
-        served.append(supplies[place]._replace(small=free[:count], others=free[count:]))
-    return served
+        served[place] = True
+        mine = small[place][free[small[place]]]
+        at, others = claims.expand(mine)
+        least = np.minimum.reduceat(spare[others], np.flatnonzero(np.diff(at, prepend=-1)))
+        best = np.lexsort((-sizes[mine], -least))
+        best = best[: np.searchsorted(np.cumsum(sizes[mine[best]]), lacking[place]) + 1]
+        home[mine[best]], free[mine[best]] = codes[place], False
+        gone = ~free[mine][at]
+        np.subtract.at(spare, others[gone], sizes[mine[at[gone]]])
+    if not served.any():
+        return None
+    rest = np.flatnonzero(free & claims.in_any(served))
+    rest = rest[np.argsort(order[rest])]
+    held = sum_at_home(sizes, home)[codes]
+    for some in (rest[start::_ROUNDS] for start in range(_ROUNDS)):
+        at, places = claims.expand(some)
+        has = np.where(served, (held - terms.max_exclude) / terms.floors[promises], np.inf)
+        poorest = places[np.lexsort((has[places], at))[np.flatnonzero(np.diff(at, prepend=-1))]]
+        home[some] = codes[poorest]
+        held += np.bincount(poorest, sizes[some], len(held)).astype(np.int64)
+    return home
 
 
-def _share_out(
-    served: list[_Supply], homes: list[int], home: Counts, sizes: Counts, taken: NDArray[np.bool_], terms: Terms
-) -> None:
-    """Give the small atoms that are left to the promise that can surely show least for what it needs."""
-    held = sum_at_home(sizes, home)[homes]
-    choices: dict[int, list[int]] = {}
-    for place, supply in enumerate(served):
-        for atom in supply.others[~taken[supply.others]].tolist():
-            choices.setdefault(atom, []).append(place)
-    for atom, places in choices.items():
-        poorest = min(places, key=lambda at: (held[at] - terms.max_exclude) / int(terms.floors[served[at].promise]))
-        home[atom] = homes[poorest]
-        held[poorest] += sizes[atom]
+def _by_atom(lists: list[NDArray[np.int64]], n_atoms: int) -> Membership:
+    """Return which of some lists each atom is in."""
+    flat = np.concatenate(lists)
+    places = np.repeat(np.arange(len(lists)), [len(one) for one in lists])
+    ends = np.cumsum(np.bincount(flat, minlength=n_atoms))
+    return Membership(len(lists), places[np.argsort(flat, kind="stable")], np.concatenate([[0], ends]))
