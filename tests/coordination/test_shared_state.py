@@ -496,8 +496,10 @@ def test_coordinators_must_agree(start: Start) -> None:
     more = Catalog(np.eye(9), ["a"] * 4 + ["b"] * 5)
     start(more, k=1, floors={"a": 2}, horizon=10, batch_size=3)  # more items, and price batches of its own
     assert start(k=1, floors=0, horizon=99, if_differs="follow").report().floors == {"a": 2, "b": 0}
-    with pytest.raises(InvalidInputError, match="cannot be met"):
+    with pytest.raises(InvalidInputError, match="has had 3 requests already, more than 2"):
         start(k=1, floors={"a": 2}, horizon=2, if_differs="take over")
+    with pytest.raises(InvalidInputError, match="cannot be met"):
+        start(k=1, floors={"a": 20}, horizon=9, if_differs="take over")
     second = start(k=1, floors={"a": 6}, horizon=9, if_differs="take over")
     assert first.lease(1).batch.terms.horizon == 9
     assert first.report().floors == second.report().floors == {"a": 6, "b": 0}
