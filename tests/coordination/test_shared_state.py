@@ -499,7 +499,7 @@ def test_coordinators_must_agree(start: Start) -> None:
     with pytest.raises(InvalidInputError, match="has had 3 requests already, more than 2"):
         start(k=1, floors={"a": 2}, horizon=2, if_differs="take over")
     with pytest.raises(InvalidInputError, match="cannot be met"):
-        start(k=1, floors={"a": 20}, horizon=9, if_differs="take over")
+        start(k=1, floors={"b": 7}, horizon=9, if_differs="take over")
     second = start(k=1, floors={"a": 6}, horizon=9, if_differs="take over")
     assert first.lease(1).batch.terms.horizon == 9
     assert first.report().floors == second.report().floors == {"a": 6, "b": 0}

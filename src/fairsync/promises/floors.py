@@ -127,7 +127,8 @@ def check_feasible(floors: npt.NDArray[np.int64], groups: Grouped, k: int, horiz
     for code in np.flatnonzero(floors > most)[:1]:
         size = int(groups.group_sizes[code])
         per_request = min(max(size - max_exclude, 0), k)
-        why = f"it has {size} item{'s' if size != 1 else ''}" if size - max_exclude < k else f"a request has {k} slots"
+        few_items = f"it has {size} item{'s' if size != 1 else ''}"
+        why = few_items if size - max_exclude < k else f"a request has {k} slot{'s' if k != 1 else ''}"
         if max_exclude and size - max_exclude < k:
             why += f", of which a request may exclude {max_exclude} (max_exclude)"
         raise InfeasibleFloorsError(
