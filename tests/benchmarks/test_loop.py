@@ -23,8 +23,8 @@ def test_the_loop_claim_is_for_large_catalogs_and_batches() -> None:
 
     free = [figure(30_000, 64, 0.5), figure(300_000, 1, 0.5)]
     assert loop.check_claims(free) == []
-    assert loop.check_claims([*free, figure(300_000, 16, 0.06)])[0].met
-    assert not loop.check_claims([*free, figure(300_000, 16, 0.02), figure(300_000, 64, 0.07)])[0].met
+    assert loop.check_claims([*free, figure(300_000, 16, 0.08)])[0].met
+    assert not loop.check_claims([*free, figure(300_000, 16, 0.02), figure(300_000, 64, 0.09)])[0].met
 
 
 def test_the_whole_loop_is_compared_with_plain_retrieval_and_with_faiss() -> None:
