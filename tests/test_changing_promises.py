@@ -224,3 +224,32 @@ def test_a_ledger_is_continued_after_requests_that_could_not_show_what_was_promi
         report = retriever.report()
     assert report.is_over
     assert report.exposures["kind=b" if not of_groups else "b"] == 2
+
+
+def test_items_that_would_make_a_floor_certain_too_late_are_not_refused() -> None:
+    catalog = two_kinds(6, 2)
+    retriever = fs.FairRetriever(
+        catalog, k=2, horizon=10, promises=[fs.Promise({"kind": "b"}, at_least=5)], max_exclude=2
+    )
+    assert not retriever.report().promises[0].certain  # requests may exclude both items
+    retriever.retrieve(ALIKE[:8], exclude=[[6, 7]] * 8)
+    retriever.upsert(-np.ones((3, 3)), {"kind": ["b"] * 3, "new": [False] * 3}, [10, 11, 12])
+    retriever.retrieve(ALIKE[:2])
+    (row,) = retriever.report().promises
+    assert (row.exposures <= 4, row.certain, row.status) == (True, False, "missed")
+    # With enough requests left, it becomes certain.
+    retriever.upsert(-np.ones((1, 3)), {"kind": ["b"], "new": [False]}, [13])
+    retriever.retrieve(ALIKE[:10], exclude=[[6, 7]] * 10)
+    (row,) = retriever.report().promises
+    assert (row.certain, row.status) == (True, "kept")
+
+
+def test_items_are_not_refused_because_limited_requests_have_lost_a_floor() -> None:
+    promises = [fs.Promise({"kind": "b"}, at_least=12), fs.Promise({"new": True}, at_least=1)]
+    retriever = fs.FairRetriever(two_kinds(), k=2, horizon=10, promises=promises)
+    retriever.retrieve(ALIKE[:8], where={"kind": "a"})
+    retriever.upsert(-np.ones((1, 3)), {"kind": ["b"], "new": [False]}, [20])
+    retriever.retrieve(ALIKE[:2])
+    assert retriever.report().exposures == {"kind=b": 4, "new=True": 10}
+    with pytest.raises(fs.InfeasibleFloorsError):
+        retriever.remove([2, 3, 4, 5, 6, 7, 20])

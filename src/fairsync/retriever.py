@@ -4,8 +4,9 @@ import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from fairsync.cold_start.cold_start import MEAN, Cold, ColdStart, is_cold
 from fairsync.cold_start.fixed_list import FixedList
 from fairsync.eligibility.eligible_items import make_rules
 from fairsync.eligibility.rules import Exclude, Rules
-from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError
 from fairsync.explain.explained_batch import explain_requests
 from fairsync.hindsight import Hindsight
 from fairsync.inputs import check_catalog, check_seconds, check_users
@@ -385,9 +386,10 @@ class FairRetriever(NoCopies, Closable):
         with self._lock:
             under = check_catalog(catalog).under(self.catalog.labels)
             start = ColdStart(under, self._cold.fallback if cold is None else cold)
-            after = self._commitment.changed(under, floors, promises)
-            made = replace_index(self.index, index, after.searched)
-            self._swap(after, made, self.policy.start)
+            self._check_open()
+            accepted = self._accept(under, floors, promises, start=self.policy.start)
+            made = replace_index(self.index, index, accepted.commitment.searched)
+            self._swap(accepted, made)
             self._cold = start
             if index is not None:
                 self._given = (self._given[0], index if isinstance(index, str) else made)
@@ -412,13 +414,13 @@ class FairRetriever(NoCopies, Closable):
         """
         with self._lock:
             self._check_open()
-            before = self._commitment
-            after = before.changed(self.catalog, floors, promises, horizon)
-            index = self.index
-            if after.resolved is not None:  # another horizon, too, may add a promise: every slot
+            before, index = self._commitment, self.index
+            accepted = self._accept(self.catalog, floors, promises, horizon)
+            if before.resolved is not None:  # another horizon, too, may add a promise: every slot
                 unchanged = CatalogChange(self.catalog, np.arange(len(self.catalog)))
-                index = follow(index, before.searched_change(unchanged, after), before.searched)
-            self._swap(after, index)
+                change = before.searched_change(unchanged, accepted.commitment)
+                index = follow(index, change, before.searched)
+            self._swap(accepted, index)
 
     def report(self, hindsight: Hindsight | None = None) -> Report:
         """Return a report on the promise: exposures, floors, prices and cost.
@@ -591,27 +593,58 @@ class FairRetriever(NoCopies, Closable):
         with self._lock:
             self._check_open()
             changed, before = change(self.catalog), self._commitment
-            after = before.changed(changed.catalog, floors, promises)
-            index = follow(self.index, before.searched_change(changed, after), before.searched)
-            self._swap(after, index, late=promises is None and after.has_late_promises(before))
+            accepted = self._accept(changed.catalog, floors, promises, may_be_late=promises is None)
+            index = follow(self.index, before.searched_change(changed, accepted.commitment), before.searched)
+            self._swap(accepted, index)
 
-    def _swap(
+    def _accept(
         self,
-        after: Commitment,
-        index: Index,
+        catalog: Catalog,
+        floors: Floors | None,
+        promises: Sequence[Promise] | None,
+        horizon: int | None = None,
         start: Callable[[Terms], Any] | None = None,
         *,
-        late: bool = False,
-    ) -> None:
-        """Replace the items or the promises. What cannot be kept is refused before anything is changed."""
-        self._check_open()
-        state, entry = self._state.with_every_slot(after.labels, after.terms)
-        state = state.under(
-            after.terms, self.policy, self.terms, start, gives_way=after.gives_way, late=late, names=after.names
-        )
+        may_be_late: bool = False,
+    ) -> "_Accepted":
+        """Return what is promised after a change, or refuse it if that cannot be kept. Nothing is changed yet.
+
+        A change can make floors certain that were only expected, and for which too few requests are left. It is not
+        refused for them: then they stay expected until the next change.
+        """
+        before = self._commitment
+
+        def accept(*, is_steady: bool) -> _Accepted:
+            after = before.changed(catalog, floors, promises, horizon, is_steady=is_steady)
+            state, entry = self._state.with_every_slot(after.labels, after.terms)
+            late = may_be_late and after.has_late_promises(before)
+            state = state.under(
+                after.terms, self.policy, before.terms, start, gives_way=after.gives_way, late=late, names=after.names
+            )
+            return _Accepted(after, state, entry)
+
+        try:
+            return accept(is_steady=False)
+        except InfeasibleFloorsError:
+            if before.terms.certain is not None or before.terms.home is not None:
+                with suppress(FairSyncError):
+                    return accept(is_steady=True)
+            raise
+
+    def _swap(self, accepted: "_Accepted", index: Index) -> None:
+        """Replace the items or the promises."""
+        after = accepted.commitment
         if len(after.labels) > len(self._commitment.labels):
             save_labels(self.ledger, after.labels)
             self.ledger.grow(len(after.labels))
-        if entry is not None:
-            self.ledger.record([entry])
-        self._commitment, self.index, self._state = after, index, state
+        if accepted.entry is not None:
+            self.ledger.record([accepted.entry])
+        self._commitment, self.index, self._state = after, index, accepted.state
+
+
+class _Accepted(NamedTuple):
+    """What is promised after a change, the state of the loop under it, and what is to be recorded, if anything is."""
+
+    commitment: Commitment
+    state: LoopState
+    entry: Entry | None

@@ -188,3 +188,42 @@ def test_homes_come_with_a_change_of_promises(index: str) -> None:
     shown.append(retriever.retrieve(users[10:], exclude[10:]).ids)
     assert_kept(catalog, shown)
     assert_kept(catalog, [lists.ids, front_end.retrieve(users[10:], exclude=exclude[10:]).ids])
+
+
+@pytest.mark.parametrize(("seed", "seconds"), [(0, 9.0), (1, 9.0), (2, 9.0), (3, 9.0), (0, 1e-9)])
+def test_what_is_certain_stays_so_when_targets_are_set_again(
+    seed: int, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is left of the floors would choose other homes, and what was only expected lags behind.
+    monkeypatch.setattr("fairsync.coordination.target_terms._SECONDS", seconds)
+    rng, shown = np.random.default_rng(seed), [np.empty((0, 3), dtype=np.int64)]
+    cell = np.arange(32) // 2
+    labels = {
+        "row": [f"r{one // 4}" for one in cell] + ["none"] * 9,
+        "column": [f"c{one % 4}" for one in cell] + ["none"] * 9,
+    }
+    catalog = fs.Catalog(np.eye(41), labels)
+    coordinator = by_the_clock(catalog, k=3, max_exclude=3)
+    front_end = fs.FrontEnd(catalog, coordinator)
+    wheres = [*({"row": f"r{one}"} for one in range(4)), *({"column": f"c{one}"} for one in range(4))]
+    floors = rng.integers(5, 26, size=8).tolist()
+    certain: list[bool] = []
+    for served in range(30):
+        counts = [counts_of(catalog, np.concatenate(shown), where) for where in wheres]
+        targets = [
+            fs.Promise(where, at_least=max(floor - count, 0))
+            for where, floor, count in zip(wheres, floors, counts, strict=True)
+        ]
+        coordinator.set_targets(promises=targets, requests=30 - served, restart_at=None if served else 1000.0)
+        if not served:
+            terms, places = coordinator.terms, [coordinator.labels.index(coordinator.column_of(one)) for one in wheres]
+            sure = np.ones(len(terms.floors), dtype=bool) if terms.certain is None else terms.certain
+            certain = [bool(sure[at]) and terms.floors[at] == floor for at, floor in zip(places, floors, strict=True)]
+        most = wheres[int(np.argmax(np.array(floors) - counts))]
+        selected = catalog.select(most)
+        assert selected is not None
+        users = rng.normal(size=41) - 5 * (np.arange(41) < 32)
+        shown.append(front_end.retrieve(users[None], exclude=[rng.permutation(selected.rows)[:3].tolist()]).ids)
+    counts = [counts_of(catalog, np.concatenate(shown), where) for where in wheres]
+    assert sum(certain) > 2
+    assert all(count >= floor for count, floor, sure in zip(counts, floors, certain, strict=True) if sure)

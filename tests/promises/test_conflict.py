@@ -85,6 +85,22 @@ def test_floors_that_are_not_certain_cannot_be_added() -> None:
     assert dropped > CASES / 10
 
 
+def test_floors_that_come_first_stay_certain() -> None:
+    dropped = 0
+    for seed in range(CASES):
+        terms, left = random_terms(np.random.default_rng([seed, 11]), caps=seed % 2 == 0, limits=False)
+        bounds = PlanBounds.of(terms, terms.floors, terms.caps, left)
+        for promise in np.flatnonzero(~certain_floors(bounds, 60.0)[0]).tolist():
+            alone = np.arange(len(terms.floors)) == promise
+            if find_certificate(terms, np.where(alone, terms.floors, 0), terms.caps, left) is None:
+                continue
+            certain, plan = certain_floors(bounds, 60.0, first=alone)
+            assert certain[promise], seed
+            assert replace(bounds, lower=np.where(certain, terms.floors, 0)).hold(plan), seed
+            dropped += 1
+    assert dropped
+
+
 def test_a_time_limit_that_passes_is_an_error_of_its_own() -> None:
     """An odd cycle of promises: only an integer program can say that it is impossible."""
     cycle = Membership.of([(0, 1), (1, 2), (0, 2)], 3)

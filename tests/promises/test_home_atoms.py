@@ -164,3 +164,26 @@ def test_floors_that_are_certain_hold_whatever_is_excluded(caps: bool, index: st
         assert all(promise.at_most is None or exposures[-1] <= promise.at_most for promise in promises)
         assert retriever.report().limited_requests == 0
     assert with_home > WORLDS // 20
+
+
+@pytest.mark.parametrize("seed", [24, 101, 134])
+def test_a_list_that_serves_a_home_gives_what_a_forecast_asks_of_it(seed: int) -> None:
+    # After the first request with a condition, a forecast asks items of some requests that prices give them anyway.
+    rng = np.random.default_rng(seed)
+    rows = [f"r{item // 6}" for item in range(12)] + ["none"] * 18
+    columns = [f"c{item // 2 % 3}" for item in range(12)] + ["none"] * 18
+    floors = {"r0": 9, "r1": 2}, {"c0": 6, "c1": 2, "c2": 2}
+    promises = [
+        fs.Promise({name: label}, at_least=floor)
+        for name, some in zip(("row", "column"), floors, strict=True)
+        for label, floor in some.items()
+    ]
+    catalog = fs.Catalog(np.eye(30), {"row": rows, "column": columns})
+    retriever = fs.FairRetriever(catalog, k=5, horizon=14, promises=promises, batch_size=1, max_exclude=3)
+    for _ in range(14):
+        where = {"row": ["none", "r0"]} if rng.random() < 0.2 else None
+        retriever.retrieve(rng.normal(size=(1, 30)), [rng.choice(12, 3, replace=False).tolist()], [where])
+    report = retriever.report()
+    assert report.limited_requests > 0
+    assert report.promises[0].kept
+    assert report.forced == 0

@@ -240,7 +240,10 @@ class LocalState:
         certificate, leased = self.loop.certificate, self.leases.requests
         plan = None if certificate is None else certificate.plan
         spending = self.loop.spending if restart_at is None else self.loop.spending.restarted()
-        terms = target_terms(before, progress.totals, leased, targets, self.leases.reserved, plan, spending.too_dear)
+        terms = target_terms(
+            before, progress.totals, leased, targets, self.leases.reserved, plan, spending.too_dear,
+            continues=restart_at is None,
+        )  # fmt: skip
         spending = spending.under(terms)
         if has_other_shape(before, terms):
             state = self.policy.resume(price_state.state, terms)

@@ -314,6 +314,7 @@ class SharedState(SharedView):
             terms = target_terms(
                 self.terms, totals, rows.leases.requests, aim,
                 lambda aim: certificate.quota.all_reserved(open_, aim), certificate.plan, too_dear,
+                continues=restart_at is None,
             )  # fmt: skip
             self.write_terms(transaction, aim.groups, terms, rows, selections=aim.selections)
             planned = terms.certificate

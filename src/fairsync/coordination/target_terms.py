@@ -9,11 +9,12 @@ import numpy as np
 
 from fairsync.catalog.groups import grow
 from fairsync.coordination.targets import possible_limits
+from fairsync.errors import UndecidedPromisesError
 from fairsync.plan.lowering import lower_floors
 from fairsync.policies.base import NO_CAP
-from fairsync.promises.certainty import certain_floors
+from fairsync.promises.certainty import most_certain
 from fairsync.promises.floors import capacities_of
-from fairsync.promises.home_atoms import with_homes
+from fairsync.promises.home_atoms import with_homes, with_homes_before
 from fairsync.promises.plan_bounds import PlanBounds
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def target_terms(
     reserve: Callable[[Terms], NDArray[np.int64] | None] = lambda _: None,
     near: NDArray[np.int64] | None = None,
     too_dear: NDArray[np.bool_] | None = None,
+    *,
+    continues: bool = True,
 ) -> Terms:
     """Return terms that aim at additional exposures within a number of further requests.
 
@@ -57,6 +60,8 @@ def target_terms(
         (A,) the certificate so far.
     too_dear
         (P,) floors that are left to prices, because a slot for them would cost more than their highest price.
+    continues
+        Whether the targets are those of the horizon under way. Then floors that were certain come before the others.
 
     Examples
     --------
@@ -79,7 +84,7 @@ def target_terms(
             terms, floors=floors, capacities=capacities, horizon=horizon, auto_restart=False,
             caps=None, membership=None, list_limits=None, certain=None, certificate=None, max_prices=None, home=None,
         )  # fmt: skip
-    return _overlapping(terms, totals, horizon, targets, targets.atoms, reserve, near, too_dear)
+    return _overlapping(terms, totals, horizon, targets, targets.atoms, reserve, near, too_dear, continues=continues)
 
 
 def _within(tiers: Sequence[NDArray[np.int64]], slots: int) -> NDArray[np.int64]:
@@ -102,6 +107,8 @@ def _overlapping(
     reserve: Callable[[Terms], NDArray[np.int64] | None],
     near: NDArray[np.int64] | None,
     too_dear: NDArray[np.bool_] | None,
+    *,
+    continues: bool,
 ) -> Terms:
     sizes, k, requests, caps = atoms.sizes, terms.k, targets.requests, targets.caps
     limits = possible_limits(targets, atoms, k, terms.max_exclude)
@@ -119,15 +126,28 @@ def _overlapping(
     if too_dear is not None and targets.max_prices is not None:
         dear = grow(too_dear, targets.n_columns) & np.isfinite(targets.max_prices)
         tiers = [np.where(dear, 0, tier) for tier in tiers]
+    due = np.zeros(targets.n_columns, dtype=np.int64)
+    if continues and terms.max_exclude:
+        due = grow(_certain_so_far(terms, totals), targets.n_columns)
+        tiers = _with_first(tiers, due)
     bounds = PlanBounds.of(aim, tiers[-1], room, requests)
     floors, plan = lower_floors(bounds, tiers, near, _SECONDS)
     certain = None
     if terms.max_exclude:  # what rests on atoms of which requests may exclude everything is left to prices
         aim = replace(aim, capacities=capacities_of(sizes, k, terms.max_exclude))
         needed = replace(aim, floors=floors, caps=room, horizon=requests)
-        _, needed = with_homes(atoms, needed, may_add=False)  # its columns are known to all
-        aim = replace(aim, capacities=needed.capacities, home=needed.home)
-        certain, plan = certain_floors(PlanBounds.of(aim, floors, room, requests), _SECONDS)
+        options = [with_homes(atoms, needed, may_add=False)[1]]  # its columns are known to all
+        before = with_homes_before(atoms, needed, terms if continues else None)
+        options = options if before is None else [before, *options]
+        every = [PlanBounds.of(one, floors, room, requests) for one in options]
+        first = (floors > 0) & (floors <= due)
+        try:
+            place, certain, plan = most_certain(every, _SECONDS, first)
+        except UndecidedPromisesError:
+            place, wanted = 0, np.where(first, floors, 0) if first.any() else floors
+            _, plan = lower_floors(every[0], [wanted], near, _SECONDS)
+            certain = aim.exposures(plan) >= floors
+        aim = replace(aim, capacities=options[place].capacities, home=options[place].home)
     if dear.any():
         floors = np.where(dear, targets.tiers[-1], floors)
         certain = ~dear if certain is None else certain & ~dear
@@ -138,6 +158,31 @@ def _overlapping(
         certain=None if certain is None or certain.all() else certain,
         certificate=plan,
     )
+
+
+def _certain_so_far(terms: Terms, totals: Totals) -> NDArray[np.int64]:
+    """Return (P,) what floors still miss, 0 for those that are not certain."""
+    missing = np.maximum(terms.floors - totals.exposures[: len(terms.floors)], 0)
+    return missing if terms.certain is None else np.where(terms.certain, missing, 0)
+
+
+def _with_first(tiers: Sequence[NDArray[np.int64]], due: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Return tiers of which each begins with what was certain so far: what was expected may lag behind, and gives way.
+
+    Examples
+    --------
+    >>> [tier.tolist() for tier in _with_first([np.array([5, 3, 0]), np.array([5, 3, 4])], np.array([4, 0, 0]))]
+    [[4, 0, 0], [5, 3, 0], [5, 3, 4]]
+    """
+    found: list[NDArray[np.int64]] = []
+    before = np.zeros_like(due)
+    for tier in tiers:
+        first = np.maximum(before, np.minimum(tier, due))
+        if (first > before).any() and (first < tier).any():
+            found.append(first)
+        found.append(tier)
+        before = tier
+    return found
 
 
 def counted_since(since: Totals, now: Totals) -> NDArray[np.int64]:

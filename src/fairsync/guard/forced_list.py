@@ -105,7 +105,7 @@ def compose(
         take(quota, need - int((certificate.plan[inside] - quota[inside]).sum()))
     useful = certificate.total - left * terms.k
     if asked is not None:
-        more = np.minimum(np.maximum(asked.groups - chosen.counts_by_atom(), 0), remaining())
+        more = np.minimum(np.maximum(asked.groups - terms.at_home(chosen.counts_by_atom()), 0), remaining())
         take(more, int(more.sum()), may_lack=True)
         useful = max(useful, asked.total)
     take(remaining(), useful - len(chosen.relevance), may_lack=may_lack or asked is not None)

@@ -159,7 +159,7 @@ class OverlapGuard:
             if counted is None:
                 return True
             asked = self._asked(certificate, own, counted)
-            return asked.has(shown.up_to(len(certificate.plan)), certificate.plan)
+            return asked.has(self.terms.at_home(shown.up_to(len(certificate.plan))), certificate.plan)
 
         if self._breaks_limits(self.certificate.exposures(shown)):
             return False

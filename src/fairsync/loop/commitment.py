@@ -98,7 +98,13 @@ class Commitment:
         return None if self.resolved is None else self.resolved.promises
 
     def changed(
-        self, catalog: Catalog, floors: Floors | None, promises: Sequence[Promise] | None, horizon: int | None = None
+        self,
+        catalog: Catalog,
+        floors: Floors | None,
+        promises: Sequence[Promise] | None,
+        horizon: int | None = None,
+        *,
+        is_steady: bool = False,
     ) -> Commitment:
         """Return what is promised about other items, or something else about the same. None keeps what was promised."""
         if self.resolved is None:
@@ -114,6 +120,7 @@ class Commitment:
             catalog, self.resolved.promises if promises is None else promises, terms.k,
             terms.horizon if horizon is None else horizon, terms.batch_size,
             max_exclude=terms.max_exclude, before=self.resolved, give_way=_best_plan if self.gives_way else None,
+            is_steady=is_steady,
         )  # fmt: skip
         return Commitment(catalog, resolved.atoms.catalog(catalog), resolved.terms, resolved, self.gives_way)
 

@@ -336,6 +336,7 @@ class LoopState:
         if start is not None:
             spending = spending.forgetful()
         affordable, is_over = spending.affordable(terms), self.progress.is_over(before)
+        is_same = terms.horizon == before.horizon and (terms.floors[: len(before.floors)] == before.floors).all()
         if terms.membership is not None:
             check_reachable(terms, progress.totals, keeps_floors=False, is_over=is_over)
             check_caps(progress, terms, before)
@@ -345,8 +346,9 @@ class LoopState:
                     affordable, priorities=np.where(affordable.order > 0, 2 * affordable.order + is_late, 0)
                 )
             remedy = "Or lengthen the horizon: promise(horizon=...)."
+            gives_way = gives_way or late or bool(is_same and self._has_lost_floors(before))
             certificate = require_certificate(
-                progress, affordable, policy, self.certificate, gives_way=gives_way or late, names=names, remedy=remedy
+                progress, affordable, policy, self.certificate, gives_way=gives_way, names=names, remedy=remedy
             )
             in_force = terms_in_force(terms, certificate, spending)
             return LoopState(progress, price_state, certificate, in_force, spending)
@@ -354,7 +356,15 @@ class LoopState:
         was_lost = before.auto_restart and not can_be_met(
             self.progress.missing(known), self.progress.left(known), known
         )
-        is_same = terms.horizon == before.horizon and (terms.floors[: len(before.floors)] == before.floors).all()
         if not (was_lost and is_same):
             check_reachable(affordable, progress.totals, keeps_floors=policy.keeps_floors, is_over=is_over)
         return LoopState(progress, price_state, None, terms_in_force(terms, None, spending), spending)
+
+    def _has_lost_floors(self, terms: Terms) -> bool:
+        """Return whether promises that may overlap can no longer be kept, as after requests that were limited."""
+        before, progress, affordable = self.certificate, self.progress, self.spending.affordable(terms)
+        if before is None or progress.left(terms) <= 0:
+            return False
+        missing, room = progress.certain_missing(affordable), progress.room(affordable)
+        holds = is_certificate(affordable, before.plan, missing, room, progress.left(terms))
+        return not holds and open_certificate(progress, affordable, before) is None

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairsync.errors import UndecidedPromisesError
 from fairsync.promises.certificate import plan_within
 from fairsync.promises.linear_program import least_missed, seconds_until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fairsync.policies.base import Counts
@@ -28,7 +31,38 @@ if TYPE_CHECKING:
 _TRIES = 50
 
 
-def certain_floors(bounds: PlanBounds, seconds: float) -> tuple[NDArray[np.bool_], Counts]:
+def most_certain(
+    options: Sequence[PlanBounds], seconds: float, first: NDArray[np.bool_] | None = None
+) -> tuple[int, NDArray[np.bool_], Counts]:
+    """Return the place of the bounds under which most floors are certain, these floors, and a certificate for them.
+
+    Later bounds are preferred only if they make all those floors certain that are so under earlier ones, and others.
+    They are left out if it takes too long.
+
+    Parameters
+    ----------
+    options
+        The bounds, which differ in what atoms can surely have.
+    seconds, first
+        As in `certain_floors`.
+    """
+    deadline = time.monotonic() + seconds
+    place, (certain, plan) = 0, certain_floors(options[0], seconds, first)
+    for other, bounds in enumerate(options[1:], 1):
+        if certain.all():
+            break
+        try:
+            found, its_plan = certain_floors(bounds, seconds_until(deadline), first)
+        except UndecidedPromisesError:
+            break
+        if (found >= certain).all() and (found > certain).any():
+            place, certain, plan = other, found, its_plan
+    return place, certain, plan
+
+
+def certain_floors(
+    bounds: PlanBounds, seconds: float, first: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[np.bool_], Counts]:
     """Return which floors are certain, and a certificate for these.
 
     Floors that are impossible by themselves are dropped first. If the others are impossible together, a linear program
@@ -41,6 +75,8 @@ def certain_floors(bounds: PlanBounds, seconds: float) -> tuple[NDArray[np.bool_
         The bounds, with the exposures that atoms can surely have.
     seconds
         The time limit.
+    first
+        (P,) the floors that come before the others, because they were certain so far; None for none.
 
     Examples
     --------
@@ -57,11 +93,15 @@ def certain_floors(bounds: PlanBounds, seconds: float) -> tuple[NDArray[np.bool_
     plan = _plan(bounds, certain, deadline)
     if plan is None:
         # A floor that is missed by half counts as much as another that is missed by half.
-        missed, _ = least_missed(_with_floors(bounds, certain), 1 / np.maximum(bounds.lower, 1), deadline)
+        worth = 1 / np.maximum(bounds.lower, 1)
+        if first is not None and (first & certain).any() and not (first >= certain).all():
+            kept, _ = certain_floors(_with_floors(bounds, first), seconds_until(deadline))
+            worth[first & kept] = np.inf
+        missed, _ = least_missed(_with_floors(bounds, certain), worth, deadline)
         certain &= missed < 1e-6
         plan = _plan(bounds, certain, deadline)
         while plan is None:  # rounding
-            floors = np.where(certain, bounds.lower, 0)
+            floors = np.where(certain & np.isfinite(worth), bounds.lower, 0)
             certain[int(floors.argmax())] = False
             plan = _plan(bounds, certain, deadline)
         again = np.flatnonzero(~certain & (bounds.lower <= bounds.reach))

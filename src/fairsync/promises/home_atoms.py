@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fairsync.catalog.atoms import Membership
+from fairsync.catalog.atoms import Membership, keeps_codes
 from fairsync.policies.base import NO_CAP, sum_at_home
 from fairsync.promises.floors import capacities_of
 
@@ -112,6 +112,25 @@ def under_homes(atoms: Atoms, terms: Terms, homes: Sequence[tuple[list[int], lis
     return _at(home, atoms, terms)
 
 
+def with_homes_before(atoms: Atoms, terms: Terms, before: Terms | None) -> Terms | None:
+    """Return terms in which atoms keep the homes that they had before a change; None if there were none.
+
+    An atom stays at home as long as both belong to the same promises with a cap or a limit per list.
+
+    Parameters
+    ----------
+    atoms, terms
+        As in `with_homes`.
+    before
+        The terms before the change.
+    """
+    if before is None or before.home is None or not keeps_codes(before.membership, atoms.membership):
+        return None
+    limited = _numbers(atoms.membership, _with_limit(terms))
+    home = np.concatenate([before.home, np.arange(len(before.home), len(limited))])
+    return _at(np.where(limited[home] == limited, home, np.arange(len(home))), atoms, terms)
+
+
 def _at(home: Counts, atoms: Atoms, terms: Terms) -> Terms:
     capacities = capacities_of(sum_at_home(atoms.sizes, home), terms.k, terms.max_exclude)
     return replace(terms, membership=atoms.membership, capacities=capacities, home=home)
@@ -131,11 +150,7 @@ def _supplies(atoms: Atoms, terms: Terms, needy: NDArray[np.bool_], order: Float
     Atoms are in the order of some numbers. A promise of which requests may exclude all these items is left out.
     """
     members, sizes = atoms.membership, atoms.sizes
-    limits = np.zeros(members.n_promises, dtype=bool)
-    if terms.caps is not None:
-        limits |= terms.caps < NO_CAP
-    if terms.list_limits is not None:
-        limits |= terms.list_limits < terms.k
+    limits = _with_limit(terms)
     limited = _numbers(members, limits)
     small = np.flatnonzero((terms.capacities == 0) & (sizes > 0) & members.in_any(needy))
     small = small[np.lexsort((order[small], limited[small]))]
@@ -156,6 +171,16 @@ def _supplies(atoms: Atoms, terms: Terms, needy: NDArray[np.bool_], order: Float
         promise, mine = int(promises[start]), members.of_atom(int(flat[start]))
         found.append(_Supply(promise, flat[start:end], mine[limits[mine] | (mine == promise)].tolist()))
     return found
+
+
+def _with_limit(terms: Terms) -> NDArray[np.bool_]:
+    """Return (P,) which promises have a cap or a limit per list."""
+    limits = np.zeros(len(terms.floors), dtype=bool)
+    if terms.caps is not None:
+        limits |= terms.caps < NO_CAP
+    if terms.list_limits is not None:
+        limits |= terms.list_limits < terms.k
+    return limits
 
 
 def _numbers(members: Membership, promises: NDArray[np.bool_]) -> Floats:

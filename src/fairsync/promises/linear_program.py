@@ -122,7 +122,7 @@ def least_missed(bounds: PlanBounds, worth: Floats, deadline: float) -> tuple[Fl
     bounds
         The bounds. Upper bounds are kept.
     worth
-        (P,) what missing one exposure of each floor counts.
+        (P,) what missing one exposure of each floor counts; inf for floors that must not be missed.
     deadline
         When to give up, as `time.monotonic` counts.
 
@@ -141,11 +141,12 @@ def least_missed(bounds: PlanBounds, worth: Floats, deadline: float) -> tuple[Fl
     n, m = len(bounds.most), len(floors)
     rows, limits = rows_of(bounds)
     slack = sparse.csr_array((-np.ones(m), (np.arange(m), np.arange(m))), shape=(len(limits), m))
+    may_miss = np.isfinite(worth[floors])
     found = solve(
-        np.concatenate([np.zeros(n), worth[floors]]),
+        np.concatenate([np.zeros(n), np.where(may_miss, worth[floors], 0.0)]),
         sparse.hstack([rows, slack], format="csr"),
         limits,
-        np.concatenate([bounds.most, bounds.lower[floors]]).astype(np.float64),
+        np.concatenate([bounds.most, np.where(may_miss, bounds.lower[floors], 0)]).astype(np.float64),
         deadline,
     )
     if found is None:

@@ -18,7 +18,7 @@ from fairsync.promises.certainty import certain_floors
 from fairsync.promises.certificate import SECONDS, find_certificate
 from fairsync.promises.feasibility import check_together, explain_conflict
 from fairsync.promises.floors import capacities_of
-from fairsync.promises.home_atoms import with_homes
+from fairsync.promises.home_atoms import with_homes, with_homes_before
 from fairsync.promises.list_limits import longest_list, tree_of
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.promise import EVERY_SLOT, Promise
@@ -83,6 +83,7 @@ def resolve_promises(
     before: ResolvedPromises | None = None,
     seconds: float = SECONDS,
     give_way: Callable[[PlanBounds, Counts], Counts] | None = None,
+    is_steady: bool = False,
 ) -> ResolvedPromises:
     """Return promises as atoms and terms with a certificate, or raise an error that says what is wrong with them.
 
@@ -104,6 +105,8 @@ def resolve_promises(
     give_way
         Given the bounds and (P,) the priorities of promises that cannot all hold together, returns (A,) a plan that
         keeps what can be kept. By default such promises are refused.
+    is_steady
+        Whether floors that were expected before, and not certain, stay so, and small atoms keep their homes.
 
     Raises
     ------
@@ -161,8 +164,16 @@ def resolve_promises(
         priorities=None if (order == 1).all() else order,
         max_prices=None if np.isinf(limit).all() else limit,
     )
-    atoms, terms = with_homes(atoms, terms)
-    certain, plan = _prove(terms, atoms, names, seconds, give_way)
+    may_be_certain = np.ones(len(names), dtype=bool)
+    if is_steady and before is not None:
+        terms = with_homes_before(atoms, terms, before.terms) or terms
+        if before.terms.certain is not None:
+            may_be_certain[:n_before] = before.terms.certain
+    else:
+        atoms, terms = with_homes(atoms, terms)
+    proved = replace(terms, floors=np.where(may_be_certain, floors, 0))
+    certain, plan = _prove(proved, atoms, names, seconds, give_way)
+    certain &= may_be_certain | (floors == 0)
     if EVERY_SLOT in names and not certain[names.index(EVERY_SLOT)]:
         raise InvalidInputError(
             "the promises with at_most leave too few items outside them: if requests exclude max_exclude items,"
