@@ -430,7 +430,7 @@ def make_report(
         requests=totals.requests,
         floors=dict(zip(labels, terms.floors.tolist(), strict=True)),
         exposures=dict(zip(labels, totals.exposures.tolist(), strict=True)),
-        prices=dict(zip(labels, (prices + 0.0).tolist(), strict=True)),  # -0.0 is 0.0
+        prices=dict(zip(labels, prices.tolist(), strict=True)),
         relevance=float(totals.relevance),
         cost=cost,
         cost_ratio=cost_ratio,
