@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -44,10 +45,10 @@ def _print(found: ConfigurationCheck, screen: Console) -> None:
         facts.add_row(f"[bold]{subject}[/]", words)
     screen.print(facts)
     if found.verdicts:
-        table = Table(title="Promises in the settings", title_justify="left")
-        for name in ("promise", "window", "floor", "largest", "safe", ""):
-            # A truncated number would be misread, so numbers are never wrapped or cut.
-            table.add_column(name, no_wrap=name in ("floor", "largest", "safe"), overflow="fold")
+        table = Table(title="Promises in the settings", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for name in ("promise", "window", "floor", "largest", "safe", "verdict"):
+            # A truncated number would be misread, so that only names are wrapped.
+            table.add_column(name, no_wrap=name != "promise", overflow="fold")
         for verdict in found.verdicts:
             promise = verdict.promise
             asked = promise.promise.at_least or 0
@@ -55,7 +56,7 @@ def _print(found: ConfigurationCheck, screen: Console) -> None:
             word = "can be kept" if safe else "if traffic is as expected" if verdict.accepted else "cannot be kept"
             numbers = (asked, verdict.largest, verdict.largest_safe)
             texts = [f"{number:,}" if isinstance(number, int) else f"{100 * number:g} %" for number in numbers]
-            table.add_row(promise.promise.name, str(promise.window), *texts, word)
+            table.add_row(promise.promise.name, str(promise.window).replace(", ", ",\n"), *texts, word)
         screen.print(table)
     for warning in found.warnings:
         screen.print(warning, style="yellow", markup=False)
