@@ -50,6 +50,16 @@ def test_the_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
         assert whole in done.output
 
 
+def test_the_table_has_all_bounds_of_a_promise(tmp_path: Path) -> None:
+    bounds = "at_least = 0.05\nat_most = 100_000\nat_most_per_list = 2\n"
+    text = '[[promises]]\nwhere = {group = "%s"}\n%swindow = {every = "day"}\n'
+    done = run_check(configured(tmp_path, text % ("wine", bounds) + text % ("toys", "at_most = 0.3\n")))
+    for whole in ("≥ 5 %", "≤ 100,000", "≤ 2 a list", "≤ 30 %"):
+        assert whole in done.output
+    (row,) = [line.split() for line in done.output.splitlines() if "group=toys" in line]
+    assert row == ["group=toys", "each", "day,", "≤", "30", "%", "can", "be", "kept"], "no floor of it is in question"
+
+
 def test_warns_if_every_request_with_a_history_is_limited(tmp_path: Path) -> None:
     config = configured(tmp_path, '[model]\npath = "nowhere"\n')
     assert any("max_exclude is 0" in one for one in check_settings(load_settings(config, {}), {}).warnings)
