@@ -12,7 +12,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo    see what floors do to a season of real baskets (light set-up; results in out/demo)"
+	@echo "make demo    see what floors do to a season of grocery baskets (light set-up; results in out/demo)"
 	@echo "make test    all checks and tests"
 	@echo "make check   lint, format, types, import contracts and the documentation site only"
 	@echo "make docs    the documentation site, in out/site: open out/site/index.html"

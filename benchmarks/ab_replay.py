@@ -1,4 +1,4 @@
-"""A/A and A/B tests over a replay of real baskets: two arms that do the same should not differ in 95 of 100 splits.
+"""A/A and A/B tests over a replay of grocery baskets: two arms that do the same should not differ in 95 of 100 splits.
 
     python -m benchmarks.ab_replay              # 100 splits of a week of baskets; about half an hour on two cores
     python -m benchmarks.ab_replay --quick      # 3 splits of two days, to see that it runs
@@ -285,7 +285,7 @@ def main() -> None:
         ("A/A without promises, not adjusted: difference in relevance", f"{without} of {many}"),
     ]  # fmt: skip
     heads = ["measure", f"0 outside its interval, of {splits}", "spread of the difference", "half of its interval"]
-    tables = [Table("A/A tests on real baskets", heads, rows), Table("Replay", ["", ""], facts)]
+    tables = [Table("A/A tests on grocery baskets", heads, rows), Table("Replay", ["", ""], facts)]
     claims = [
         Claim("A/A tests that find a difference, of 100", 100 * differ / splits, 5),
         Claim("A/B tests that find none, of 100", 100 * (1 - seen / len(real)), 5),

@@ -13,7 +13,6 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 import fairsync as fs
 from fairsync.data import read_catalog, read_targets, read_vectors
 from fairsync.evaluation import evaluate
-from fairsync.evaluation.table import render
 
 # A small shop: 900 users buy 12 of 600 items. A taste is shared by the items of a shelf; ten sellers share the
 # shelves, and the later ones are found less often.
@@ -48,7 +47,7 @@ catalog = read_catalog(folder / "items.npy", folder / "groups.parquet")
 users, targets = read_vectors(folder / "users.npy"), read_targets(folder / "targets.parquet", folder / "users.npy")
 
 # Every seller is promised 150 exposures. What does that do to accuracy, and to how exposure is shared?
-show(render(evaluate(catalog, users, targets, ks=[10], floors=150, policies=["none", "guaranteed"])))
+show(evaluate(catalog, users, targets, ks=[10], floors=150, policies=["none", "guaranteed"]))
 
 # And in production: the same vectors, request by request.
 retriever = fs.FairRetriever(catalog, k=10, floors=150, horizon=n_users)

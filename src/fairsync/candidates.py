@@ -120,7 +120,7 @@ class Candidates:
             words.append(f"{cold:,} cold")
         if self.degraded:
             words.append(f"{self.searched.mean():.0%} of the catalog searched")
-        return f"Candidates({', '.join(words)})"
+        return f"{type(self).__name__}({', '.join(words)})"
 
     def explain(self, request: int = 0) -> Explanation:
         """Return why the candidates of a request are there, and others are not; ``print`` shows it as a table.

@@ -158,6 +158,8 @@ class UnknownGroupError(InvalidInputError):
         The labels that were asked for and do not exist.
     known
         The labels of the catalog, from which close ones are suggested.
+    attribute
+        Another attribute that has the first of the unknown labels, if there is one.
 
     Attributes
     ----------
@@ -173,9 +175,9 @@ class UnknownGroupError(InvalidInputError):
     The catalog has no group 'sonny'. Did you mean 'Sony'? Labels must match exactly, in type and spelling.
     """
 
-    def __init__(self, unknown: Sequence[object], known: Sequence[object]) -> None:
+    def __init__(self, unknown: Sequence[object], known: Sequence[object], attribute: str | None = None) -> None:
         self.labels = tuple(unknown)
-        self._known = tuple(known)
+        self._known, self._attribute = tuple(known), attribute
         shown = ", ".join(repr(label) for label in self.labels[:5])
         more = f" and {len(self.labels) - 5} more" if len(self.labels) > 5 else ""
         close = _closest(self.labels[0], known) if self.labels else []
@@ -184,6 +186,8 @@ class UnknownGroupError(InvalidInputError):
             if close
             else f"It has {len(known)} groups, such as {', '.join(repr(label) for label in known[:3])}."
         )
+        if attribute is not None:
+            hint += f" {self.labels[0]!r} is a label of {attribute!r}: name the attribute, as in a promise."
         plural = "groups" if len(self.labels) > 1 else "group"
         super().__init__(
             f"The catalog has no {plural} {shown}{more}. {hint} Labels must match exactly, in type and spelling."
@@ -191,7 +195,7 @@ class UnknownGroupError(InvalidInputError):
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         # By default an exception is unpickled from its message. These cross process boundaries (Ray, HTTP workers).
-        return type(self), (self.labels, self._known)
+        return type(self), (self.labels, self._known, self._attribute)
 
 
 class InfeasibleFloorsError(FairSyncError, ValueError):

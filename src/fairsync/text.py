@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from io import StringIO
 
 
 def count(number: int, noun: str) -> str:
@@ -39,3 +40,12 @@ def listed(names: Sequence[object], most: int) -> str:
     """
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + more
+
+
+def plain_text(shown: object, width: int = 100) -> str:
+    """Return what rich prints, such as a table, as text without colours."""
+    from rich import console  # here, because it takes long to import
+
+    text = StringIO()
+    console.Console(file=text, width=width, color_system=None, force_terminal=False, legacy_windows=False).print(shown)
+    return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())

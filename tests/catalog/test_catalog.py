@@ -1,3 +1,4 @@
+import pickle
 from typing import Any
 
 import numpy as np
@@ -206,3 +207,14 @@ def test_selected_items_are_counted_by_the_groups_that_the_catalog_has_now() -> 
         mask = rng.random(len(one)) < 0.5
         assert one.group_sizes_of(mask).tolist() == np.bincount(one.group_of[mask], minlength=one.n_groups).tolist()
         assert one.group_of[one.rows_by_group].tolist() == sorted(one.group_of.tolist())
+
+
+def test_a_label_of_another_attribute_is_no_group_and_the_error_names_the_attribute() -> None:
+    catalog = Catalog(np.eye(3), {"category": ["toys", "books", "toys"], "provider": ["acme", "best", "best"]})
+    for ask in (lambda: catalog.code_of("acme"), lambda: FairRetriever(catalog, k=1, floors={"acme": 1}, horizon=5)):
+        with pytest.raises(UnknownGroupError, match="'acme' is a label of 'provider'") as caught:
+            ask()
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    assert (catalog.attribute_of("books"), catalog.attribute_of("x"), catalog.groups.attribute_of("acme")) == (
+        None,
+    ) * 3

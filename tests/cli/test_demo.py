@@ -1,4 +1,4 @@
-"""The demo on a few real baskets: what it prints, what it writes, and whether its numbers agree with each other."""
+"""The demo on a few baskets: what it prints, what it writes, and whether its numbers agree with each other."""
 
 import json
 import subprocess

@@ -119,8 +119,10 @@ def test_every_index_gives_the_same_candidates(policy: Policy) -> None:
 
 
 def test_unknown_names_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="guaranteed"):
+    with pytest.raises(InvalidInputError, match="Did you mean 'guaranteed'"):
         make_policy("garanteed")
+    with pytest.raises(InvalidInputError, match="Choose one of 'none'"):
+        make_policy("x")
 
 
 def test_other_terms_may_follow(policy: Policy) -> None:

@@ -128,3 +128,5 @@ def test_targets_that_do_not_fit(users: str, text: str, why: str, folder: Path) 
 def test_a_missing_file_is_named(folder: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"none\.csv does not exist"):
         read_catalog(folder / "plain.npy", folder / "none.csv")
+    with pytest.raises(InvalidInputError, match=r"none\.npy does not exist"):
+        read_catalog(folder / "none.npy")

@@ -11,6 +11,7 @@ from fairsync.evaluation import evaluate
 from fairsync.evaluation.plot import plot_exposures
 from fairsync.evaluation.rows import target_rows
 from fairsync.metrics import category_diversity, gini, hit_rate, ndcg, ndcg_of_hits, recall
+from fairsync.text import plain_text
 
 RNG = np.random.default_rng(5)
 ITEMS, USERS = RNG.normal(size=(90, 6)) + np.repeat([[0.6], [0.0], [-0.3]], 30, axis=0), RNG.normal(0.4, 1, (70, 6))
@@ -187,3 +188,24 @@ def test_requests_without_a_known_history_are_answered_and_counted(cold: Any) ->
         retriever.retrieve(users)
         assert one.exposures == retriever.report().exposures
         assert one.relevance == pytest.approx(retriever.report().relevance)
+
+
+def test_many_policies_are_shown_in_parts_that_fit_a_terminal() -> None:
+    rng = np.random.default_rng(0)
+    catalog = Catalog(rng.normal(size=(40, 4)), ["a", "b"] * 20)
+    policies = ["none", "guaranteed", "fairsync", "ipw", "k-neighbor", "uncalibrated", "regularized-fair"]
+    found = evaluate(catalog, rng.normal(size=(20, 4)), ks=[3, 5], floors=9, policies=policies)
+    text = plain_text(found, width=80)
+    assert all(f" {policy}" in text for policy in policies)
+    assert "…" not in text
+    assert text.count("exposures of the least shown group") == 3 * 2
+    assert max(map(len, text.splitlines())) <= 80
+    assert repr(found).endswith("regularized-fair, k = 3, 5, 20 requests)")
+    promised = evaluate(catalog, rng.normal(size=(20, 4)), ks=[3], promises=[Promise({"group": "a"}, at_least=9)])
+    assert "Promises at K = 3" in str(promised)
+
+
+@pytest.mark.parametrize("wrong", [{"ks": 3}, {"policies": "none"}])
+def test_one_value_in_the_place_of_a_list_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match=r"must be a list, .*: write (ks=\[3\]|policies=\['none'\])"):
+        evaluate(Catalog(np.eye(4), ["a", "b"] * 2), np.eye(4), **wrong)

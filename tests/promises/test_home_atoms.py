@@ -95,30 +95,51 @@ def test_the_atoms_of_a_home_belong_to_the_same_promises_that_limit_them(bound: 
     assert atoms.membership.of_atom(int(terms.home[atoms.atom_of[0]])).tolist() == [0, 4]
 
 
-def make_world(seed: int, *, caps: bool) -> tuple[fs.Catalog, list[fs.Promise], dict[str, Any], Members]:
-    """Return promises to rows and columns of small cells, each with the largest floor that is certain, one by one."""
+def test_atoms_of_different_caps_share_a_home_that_counts_for_all_of_them() -> None:
+    """Where atoms of the same caps are too few: "no provider more than a third", and every item has a provider."""
+    new = np.arange(30) % 10 < 2  # two items of each provider
+    members = np.concatenate([crossed(1, 3, each=10), [new]])  # all items, three providers, new ones
+    caps = np.array([NO_CAP, 20, 20, 20, NO_CAP])
+    atoms, terms = terms_of(members, [30, 0, 0, 0, 9], 3, caps=caps)
+    assert terms.home is not None
+    (home,) = set(terms.home[atoms.atom_of[new]].tolist())
+    assert atoms.membership.of_atom(home).tolist() == [0, 1, 2, 3, 4]
+    assert terms.capacities[home] == 3  # 6 items, of which 3 may be excluded
+    # A floor of a provider would be counted for new items of others.
+    atoms, terms = terms_of(members, [30, 1, 0, 0, 9], 3, caps=caps)
+    assert terms.home is not None
+    first, second, third = (int(terms.home[atoms.atom_of[item]]) for item in (0, 10, 20))
+    assert first != second == third
+    assert atoms.membership.of_atom(second).tolist() == [0, 2, 3, 4]
+
+
+def make_world(seed: int, *, caps: int) -> tuple[fs.Catalog, list[fs.Promise], dict[str, Any], Members]:
+    """Return promises to rows and columns of small cells, each with the largest floor that is certain, one by one.
+
+    One cap is on items of some cells. Several are on all items, also those without a floor.
+    """
     rng = np.random.default_rng(seed)
     rows, columns, each = rng.integers(1, 4), rng.integers(2, 4), int(rng.integers(1, 4))
     members = crossed(int(rows), int(columns), each)
     members = members[:, rng.random(members.shape[1]) < 0.9]
     members = members[members.any(axis=1)]
-    more = int(rng.integers(8, 12))  # items without a promise fill the lists
+    more = int(rng.integers(8, 12)) if caps < 2 else 9 * caps  # items without a promise fill the lists
     members = np.pad(members, ((0, 0), (0, more)))
-    if caps:
-        members = np.concatenate(
-            [members, [np.arange(members.shape[1]) < rng.integers(1, members.shape[1] - more + 1)]]
-        )
-    n = members.shape[1]
+    n_floors, n = len(members), members.shape[1]
+    if caps == 1:
+        members = np.concatenate([members, [np.arange(n) < rng.integers(1, n - more + 1)]])
+    elif caps:
+        members = np.concatenate([members, rng.permutation(np.arange(n) % caps) == np.arange(caps)[:, None]])
     attributes = {f"p{code}": row.tolist() for code, row in enumerate(members)}
     catalog = fs.Catalog(np.eye(n), {"group": [0] * n, **attributes})
     k, horizon = int(rng.integers(1, 5)), int(rng.integers(2, 16))
     settings: dict[str, Any] = {"k": k, "horizon": horizon, "max_exclude": int(rng.integers(each, each + 3))}
-    n_floors = len(members) - caps
-    floors, cap = np.zeros(n_floors, dtype=int), int(rng.integers(horizon, horizon * k + 1))
+    floors = np.zeros(n_floors, dtype=int)
+    most = [int(rng.integers(max(horizon, -(-horizon * k // caps)), horizon * k + 1)) for _ in range(caps)]
 
     def promises() -> list[fs.Promise]:
         made = [fs.Promise({f"p{code}": True}, at_least=int(floor)) for code, floor in enumerate(floors)]
-        return [*made, fs.Promise({f"p{n_floors}": True}, at_most=cap)] if caps else made
+        return [*made, *(fs.Promise({f"p{n_floors + at}": True}, at_most=cap) for at, cap in enumerate(most))]
 
     def is_certain() -> bool:
         try:
@@ -136,9 +157,9 @@ def make_world(seed: int, *, caps: bool) -> tuple[fs.Catalog, list[fs.Promise], 
     return catalog, promises(), settings, members
 
 
-@pytest.mark.parametrize("caps", [False, True])
+@pytest.mark.parametrize("caps", [0, 1, 3])
 @pytest.mark.parametrize("index", ["exact", "ivf"])
-def test_floors_that_are_certain_hold_whatever_is_excluded(caps: bool, index: str) -> None:
+def test_floors_that_are_certain_hold_whatever_is_excluded(caps: int, index: str) -> None:
     with_home = 0
     for seed in range(WORLDS if index == "exact" else WORLDS // 4):
         catalog, promises, settings, members = make_world(seed, caps=caps)
@@ -161,7 +182,8 @@ def test_floors_that_are_certain_hold_whatever_is_excluded(caps: bool, index: st
             assert len(set(found.rows[0].tolist())) == k
             exposures += members[:, found.rows[0]].sum(axis=1)
         assert (exposures >= floors).all(), seed
-        assert all(promise.at_most is None or exposures[-1] <= promise.at_most for promise in promises)
+        pairs = zip(promises, exposures.tolist(), strict=True)
+        assert all(promise.at_most is None or got <= promise.at_most for promise, got in pairs)
         assert retriever.report().limited_requests == 0
     assert with_home > WORLDS // 20
 

@@ -53,3 +53,11 @@ def test_each_gives_priority_and_max_price_to_every_label() -> None:
     made = fs.each(catalog, "brand", at_least=5, priority=2, max_price=0.1)
     assert [(one.priority, one.max_price) for one in made] == [(2, 0.1), (2, 0.1)]
     assert repr(made[0]) == "Promise(brand=a: at least 5, priority 2, max price 0.1)"
+
+
+def test_each_says_which_attribute_may_be_meant() -> None:
+    catalog = fs.Catalog(np.eye(2), {"provider": ["acme", "best"]})
+    with pytest.raises(fs.InvalidInputError, match=r"no attribute 'providr'. Did you mean 'provider'"):
+        fs.each(catalog, "providr", at_least=1)
+    with pytest.raises(fs.InvalidInputError, match=r"at_least is 100.0: a float is a share"):
+        fs.Promise({"provider": "acme"}, at_least=100.0)

@@ -231,3 +231,12 @@ def test_exclusions_make_promises_on_small_atoms_expected() -> None:
         resolve_promises(catalog, [fs.Promise({"group": "a"}, at_most=0.2)], 4, 10, 8, max_exclude=2)
     with pytest.raises(fs.InvalidInputError, match="max_exclude"):
         resolve_promises(catalog, [fs.Promise({"group": "a"}, at_most=0.5)], 4, 10, 8, max_exclude=2)
+
+
+def test_where_no_single_change_suffices_the_error_does_not_say_so() -> None:
+    catalog = fs.Catalog(np.eye(24), {"provider": np.repeat([f"p{i}" for i in range(8)], 3).tolist()})
+    with pytest.raises(
+        fs.InfeasibleFloorsError, match=r"At least one change is needed here: .* Other promises"
+    ) as caught:
+        resolve_promises(catalog, fs.each(catalog, "provider", at_least=0.3), 4, 25, 8)
+    assert "suffice" not in str(caught.value)

@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 
 import fairsync as fs
+from fairsync.catalog.atoms import Membership
+from fairsync.eligibility.eligible_slots import EligibleSlots
+from fairsync.ledger import Totals
+from fairsync.policies import Terms
 from fairsync.report import Report
-from fairsync.report.outlook import PromiseOutlook
+from fairsync.report.outlook import PromiseOutlook, promise_outlooks
 from report.made import bars, report
 
 
@@ -90,3 +94,42 @@ def test_when_the_horizon_is_over_all_is_past() -> None:
     legend = made.plot().axes[0].get_legend()
     assert legend is not None
     assert "missed: 0% of requests could show it" in [one.get_text() for one in legend.get_texts()]
+
+
+def with_small_atoms(*, able: float, certain: bool = False) -> PromiseOutlook:
+    """Return the outlook of a promise to a small atom, which may be excluded, and to one that requests always show."""
+    terms = Terms(
+        np.array([900, 4000]), np.array([0, 2]), k=4, horizon=2000, batch_size=1, max_exclude=3,
+        membership=Membership.of([(0, 1), (1,)], 2), certain=np.array([certain, True]),
+    )  # fmt: skip
+    slots = EligibleSlots(1000, 600, np.array([0.0, 1000.0]), np.array([able, 1000.0]), 1000.0)
+    found = promise_outlooks(["small", "all"], terms, Totals(np.array([300, 2000]), 1000), slots)
+    assert found["all"] == PromiseOutlook("expected", 1.0, 0)  # all requests showed what was counted on
+    return found["small"]
+
+
+def test_items_that_were_not_counted_on_are_no_reason_for_an_alarm() -> None:
+    assert with_small_atoms(able=1000.0) == PromiseOutlook("expected", 1.0, 0)
+    assert with_small_atoms(able=900.0) == PromiseOutlook("expected", 0.9, 0)
+    assert with_small_atoms(able=1000.0, certain=True) == PromiseOutlook("at risk", 1.0, 0)
+    assert with_small_atoms(able=160.0) == PromiseOutlook("at risk", 0.16, 0)
+    assert with_small_atoms(able=50.0) == PromiseOutlook("will miss", 0.05, 400)  # of 600, at most about 200 to come
+    assert with_small_atoms(able=0.0) == PromiseOutlook("will miss", 0.0, 600)
+
+
+def test_atoms_that_are_planned_at_home_are_judged_there() -> None:
+    terms = Terms(
+        np.array([900, 1000, 50]), np.array([0, 0, 2]), k=4, horizon=2000, batch_size=1, max_exclude=3,
+        membership=Membership.of([(0, 1), (0, 2), (0,)], 3), home=np.array([2, 2, 2]),
+    )  # fmt: skip
+    slots = EligibleSlots(1000, 600, np.array([0.0, 0.0, 900.0]), np.array([0.0, 0.0, 900.0]), 1000.0)
+    found = promise_outlooks(["whole", "part", "rest"], terms, Totals(np.array([300, 200, 0]), 1000), slots)
+    assert {name: (one.outlook, one.share) for name, one in found.items()} == {
+        "whole": ("expected", 0.9), "part": ("at risk", 0.9), "rest": ("at risk", 0.9),
+    }  # fmt: skip
+
+
+def test_a_promise_that_every_request_could_show_too_little_of_says_so() -> None:
+    assert PromiseOutlook("will miss", 1.0, 7).reason == (
+        "requests could show too few of its items; about 7 exposures will be missing"
+    )

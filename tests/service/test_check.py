@@ -25,10 +25,10 @@ from service.config_file import PROMISES, configured, over_postgres
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
-def run_check(config: Path, *options: str) -> Any:
+def run_check(config: Path, *options: str, columns: int = 200) -> Any:
     app = typer.Typer()
     app.command()(check)
-    return CliRunner().invoke(app, [str(config), *options], env={"COLUMNS": "200"})
+    return CliRunner().invoke(app, [str(config), *options], env={"COLUMNS": str(columns)})
 
 
 def test_explains_the_configuration_and_writes_nothing(tmp_path: Path) -> None:
@@ -41,6 +41,23 @@ def test_explains_the_configuration_and_writes_nothing(tmp_path: Path) -> None:
     assert "a second until requests are observed" in words
     assert "No problems found." in words
     assert sorted(os.listdir(tmp_path)) == ["items", "service.toml"]
+
+
+def test_the_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    berlin = '[[promises]]\ngroup = "wine"\nfloor = 10_000\nwindow = {every = "day", zone = "Europe/Berlin"}\n'
+    done = run_check(configured(tmp_path, berlin), columns=80)
+    for whole in ("group=wine", "Europe/Berlin", "10,000", "259,200", "can be kept"):
+        assert whole in done.output
+
+
+def test_the_table_has_all_bounds_of_a_promise(tmp_path: Path) -> None:
+    bounds = "at_least = 0.05\nat_most = 100_000\nat_most_per_list = 2\n"
+    text = '[[promises]]\nwhere = {group = "%s"}\n%swindow = {every = "day"}\n'
+    done = run_check(configured(tmp_path, text % ("wine", bounds) + text % ("toys", "at_most = 0.3\n")))
+    for whole in ("≥ 5 %", "≤ 100,000", "≤ 2 a list", "≤ 30 %"):
+        assert whole in done.output
+    (row,) = [line.split() for line in done.output.splitlines() if "group=toys" in line]
+    assert row == ["group=toys", "each", "day,", "≤", "30", "%", "can", "be", "kept"], "no floor of it is in question"
 
 
 def test_warns_if_every_request_with_a_history_is_limited(tmp_path: Path) -> None:

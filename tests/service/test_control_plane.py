@@ -157,6 +157,10 @@ def test_prices_come_in_every_format(client: Client) -> None:
     assert plain.formula is None
     (row,) = plain.prices
     assert row.where == {"category": "wine"}
+    assert repr(row.price) == "0.0", "never -0"
+    grant = client.lease(1)
+    assert repr(grant.prices[0].price) == "0.0"
+    client.release(grant.lease)
     form: PriceFormat
     for form in ("sql", "qdrant", "milvus", "elasticsearch", "vespa"):
         made = client.prices(form, columns={"category": "kind"}, scale=0.5)

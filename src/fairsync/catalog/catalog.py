@@ -22,7 +22,7 @@ from fairsync.catalog.groups import Groups, Label
 from fairsync.catalog.names import are_words, check_names, check_same_kind, is_name, plain_words, words_array
 from fairsync.catalog.row_lookup import RowLookup
 from fairsync.catalog.selection import Selection
-from fairsync.errors import InvalidInputError
+from fairsync.errors import InvalidInputError, UnknownGroupError
 from fairsync.text import count
 
 # Engines and indexes hold vectors as float32, which ends at 3.4e38. Up to this, sums of relevance stay far below the
@@ -427,7 +427,19 @@ class Catalog:
 
     def code_of(self, label: object) -> int:
         """Return the code of a group label, or raise `UnknownGroupError` with close labels."""
-        return self.groups.code_of(label)
+        try:
+            return self.groups.code_of(label)
+        except UnknownGroupError as error:
+            raise UnknownGroupError(error.labels, self.labels, self.attribute_of(error.labels[0])) from None
+
+    def attribute_of(self, label: object) -> str | None:
+        """Return the first attribute other than the group of which some item has this label; None if none has it."""
+        if not isinstance(label, str | int):
+            return None
+        columns = (pair for pair in self.attributes.items() if pair[0] != self.group_attribute)
+        return next(
+            (name for name, one in columns if isinstance(one, LabelColumn | ListColumn) and label in one.code_of), None
+        )
 
     def __len__(self) -> int:
         return len(self.embeddings)

@@ -31,6 +31,10 @@ class Grouped(Protocol):
         """Return the code of a group label."""
         ...
 
+    def attribute_of(self, label: object) -> str | None:
+        """Return an attribute other than the group that has this label; None if none is known."""
+        ...
+
     def __len__(self) -> int: ...
 
 
@@ -67,6 +71,10 @@ class Groups:
         if code is None:
             raise UnknownGroupError([plain], self.labels)
         return code
+
+    def attribute_of(self, label: object) -> str | None:
+        """Return None: these are the groups alone."""
+        return None
 
     def __len__(self) -> int:
         """Return the number of items in all groups."""

@@ -6,12 +6,14 @@ import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from fairsync.cli.serve import ConfigFile, need_service, settings_file
 
 if TYPE_CHECKING:
+    from fairsync.promises import Promise
     from fairsync.service.check import ConfigurationCheck
 
 
@@ -44,18 +46,18 @@ def _print(found: ConfigurationCheck, screen: Console) -> None:
         facts.add_row(f"[bold]{subject}[/]", words)
     screen.print(facts)
     if found.verdicts:
-        table = Table(title="Promises in the settings", title_justify="left")
-        for name in ("promise", "window", "floor", "largest", "safe", ""):
-            # A truncated number would be misread, so numbers are never wrapped or cut.
-            table.add_column(name, no_wrap=name in ("floor", "largest", "safe"), overflow="fold")
+        table = Table(title="Promises in the settings", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for name in ("promise", "window", "promised", "largest", "safe", "verdict"):
+            # A truncated number would be misread, so that only names are wrapped.
+            table.add_column(name, no_wrap=name != "promise", overflow="fold")
         for verdict in found.verdicts:
             promise = verdict.promise
             asked = promise.promise.at_least or 0
             safe = asked <= verdict.largest_safe
             word = "can be kept" if safe else "if traffic is as expected" if verdict.accepted else "cannot be kept"
-            numbers = (asked, verdict.largest, verdict.largest_safe)
-            texts = [f"{number:,}" if isinstance(number, int) else f"{100 * number:g} %" for number in numbers]
-            table.add_row(promise.promise.name, str(promise.window), *texts, word)
+            largest = [_number(number) if asked else "" for number in (verdict.largest, verdict.largest_safe)]
+            window = str(promise.window).replace(", ", ",\n")
+            table.add_row(promise.promise.name, window, _bounds(promise.promise), *largest, word)
         screen.print(table)
     for warning in found.warnings:
         screen.print(warning, style="yellow", markup=False)
@@ -63,3 +65,14 @@ def _print(found: ConfigurationCheck, screen: Console) -> None:
         screen.print(problem, style="red", markup=False)
     if not found.problems:
         screen.print("No problems found." if not found.warnings else "The service can start.", style="green")
+
+
+def _bounds(promise: Promise) -> str:
+    """Return the bounds of a promise, one in a line."""
+    bounds = {"≥ {}": promise.at_least, "≤ {}": promise.at_most, "≤ {} a list": promise.at_most_per_list}
+    return "\n".join(form.format(_number(one)) for form, one in bounds.items() if one is not None)
+
+
+def _number(bound: float) -> str:
+    """Return a number of exposures, or a share of all slots."""
+    return f"{bound:,}" if isinstance(bound, int) else f"{100 * bound:g} %"

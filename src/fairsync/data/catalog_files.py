@@ -50,7 +50,7 @@ def read_catalog(items: str | PathLike[str], groups: str | PathLike[str] | None 
     """
     items = Path(items)
     if groups is None:
-        if items.suffix.lower() in (".npy", ".pt", ".pth"):
+        if items.suffix.lower() in (".npy", ".pt", ".pth") and items.exists():
             raise InvalidInputError(f"{items} holds vectors only: give a table with the group of each item (--groups).")
         return open_catalog(items)
     groups = Path(groups)

@@ -107,7 +107,8 @@ def _id_list(given: Any, request: int) -> Any:
     one = () if given is None else to_values(given)
     if isinstance(one, _NO_LISTS) or not isinstance(one, Iterable):
         raise InvalidInputError(
-            f"exclude must have a list of ids for each request, got {one!r:.80} for request {request}."
+            f"exclude must have a list of ids for each request, such as [['item-1'], []], got {one!r:.80} for request"
+            f" {request}."
         )
     return one
 

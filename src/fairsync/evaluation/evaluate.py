@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,13 @@ from fairsync.policies import NoPolicy, make_policy
 from fairsync.promises.floors import resolve_floors
 from fairsync.retriever import FairRetriever
 from fairsync.search import make_index
+from fairsync.text import count, plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
+    from rich.console import Console, ConsoleOptions, RenderableType
 
     from fairsync.catalog import Catalog, Where
     from fairsync.catalog.groups import Label
@@ -69,7 +71,7 @@ class PolicyResult:
     promises: tuple[PromiseResult, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """The results of all policies at all k.
 
@@ -95,6 +97,20 @@ class Evaluation:
     unknown_targets: int
     results: tuple[PolicyResult, ...]
     cold_requests: int = 0
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        from fairsync.evaluation.table import render, render_promises  # here, because rich takes long to import
+
+        yield render(self, options.max_width)
+        yield from render_promises(self)
+
+    def __str__(self) -> str:
+        return plain_text(self)
+
+    def __repr__(self) -> str:
+        policies = ", ".join(dict.fromkeys(one.policy for one in self.results))
+        ks = ", ".join(map(str, dict.fromkeys(one.k for one in self.results)))
+        return f"Evaluation({policies}, k = {ks}, {count(self.requests, 'request')})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary. Groups are rows, so that labels keep their type."""
@@ -198,6 +214,9 @@ def evaluate(
     wanted, unknown = (None, 0) if targets is None else target_rows(catalog, targets, len(vectors))
     exclude = _check_rules(exclude, where, len(vectors))
     promised = resolve_floors(floors, catalog)
+    for name, given in (("ks", ks), ("policies", policies)):
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise InvalidInputError(f"{name} must be a list, got {given!r:.80}: write {name}=[{given!r:.80}].")
     chosen, lengths = [make_policy(policy) for policy in policies], sorted(ks)
     _check([policy.name for policy in chosen], lengths, bool(promised.any()) or promises is not None)
     by_label = dict(zip(catalog.labels, promised.tolist(), strict=True))

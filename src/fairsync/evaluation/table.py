@@ -5,33 +5,56 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich import box
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from fairsync.evaluation.evaluate import Evaluation, PolicyResult
     from fairsync.evaluation.promise_results import PromiseResult
 
 _KEPT = "relevance kept"
 _NAME = 36  # letters of a promise's name
+_BETWEEN = 3  # columns of the terminal between two values
 
 
-def render(found: Evaluation) -> Table:
-    """Return the table. Metrics that were not measured have no row."""
-    policies = list(dict.fromkeys(one.policy for one in found.results))
+def render(found: Evaluation, width: int = 80) -> Group:
+    """Return the table, in parts of as many policies as fit into a width. Metrics that were not measured have no row.
+
+    Parameters
+    ----------
+    found
+        The evaluation.
+    width
+        Columns of the terminal. A part has one policy at least.
+    """
+    room, parts = 0, list[list[str]]()
+    for policy in dict.fromkeys(one.policy for one in found.results):
+        cells = [value(one) for one in found.results if one.policy == policy for value in _ROWS.values()]
+        column = _BETWEEN + max(map(len, [policy, *cells]))
+        if column > room:
+            parts.append([])
+            room = width - max(len(f"  {name}") for name in _ROWS)
+        parts[-1].append(policy)
+        room -= column
+    return Group(*(_part(found, part) for part in parts))
+
+
+def _part(found: Evaluation, policies: Sequence[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for policy in policies:
-        table.add_column(policy, justify="right")
+        table.add_column(policy, justify="right", no_wrap=True)
+    n_policies = len({one.policy for one in found.results})
     for k in dict.fromkeys(one.k for one in found.results):
         results = [one for one in found.results if one.k == k]
         table.add_row(Text(f"K = {k}", style="bold"))
         for name, value in _ROWS.items():
-            values = [value(one) for one in results]
-            if any(values) and not (name == _KEPT and len(policies) == 1):  # nothing to compare
-                table.add_row(f"  {name}", *(one or "–" for one in values))
+            values = {one.policy: value(one) for one in results}
+            if any(values.values()) and not (name == _KEPT and n_policies == 1):  # nothing to compare
+                table.add_row(f"  {name}", *(values[policy] or "–" for policy in policies))
         table.add_section()
     return table
 
@@ -47,7 +70,7 @@ def render_promises(found: Evaluation, most: int = 40) -> list[Table]:
         The most rows of a table.
     """
     tables = []
-    for k in dict.fromkeys(one.k for one in found.results):
+    for k in dict.fromkeys(one.k for one in found.results if one.promises):
         results = [one for one in found.results if one.k == k]
         table = Table(title=f"Promises at K = {k}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column("promise")

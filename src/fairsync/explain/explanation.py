@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from fairsync.errors import FairSyncError
+from fairsync.text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -243,11 +243,7 @@ class Explanation:
         return words
 
     def __str__(self) -> str:
-        from rich import console
-
-        text = StringIO()
-        console.Console(file=text, width=140, color_system=None, force_terminal=False, legacy_windows=False).print(self)
-        return "\n".join(line.rstrip() for line in text.getvalue().strip("\n").splitlines())
+        return plain_text(self, width=140).lstrip("\n")
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class PriceState:
         slots: EligibleSlots | None = None,
     ) -> PriceState:
         """Return the prices of a policy's state, at the start of a price batch."""
-        prices = policy.prices(state).view()
+        prices = policy.prices(state) + 0.0  # -0.0 is 0.0
         prices.flags.writeable = False  # an index recognises such an array without comparing values
         return cls(state, prices, np.zeros(len(prices), dtype=np.int64), version, costs=costs, slots=slots)
 
@@ -75,7 +75,7 @@ class PriceState:
 
         Samples are dropped: they were taken for the state before.
         """
-        prices = policy.prices(state)
+        prices = policy.prices(state) + 0.0
         counts = grow(self.counts, len(prices))
         costs = None if self.costs is None else self.costs.grown(len(prices))
         size = len(prices) if n_atoms is None else n_atoms

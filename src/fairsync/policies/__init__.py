@@ -1,6 +1,7 @@
 """Policies: promises and counts in, one price per promise out."""
 
 from collections.abc import Callable
+from difflib import get_close_matches
 
 from fairsync.errors import InvalidInputError
 from fairsync.policies.base import Feedback, Policy, Sample, Terms
@@ -48,5 +49,7 @@ def make_policy(policy: str | Policy) -> Policy:
             raise InvalidInputError(f"policy must be one of {names}, or an object with step(), got {policy!r}.")
         return policy
     if policy not in POLICIES:
-        raise InvalidInputError(f"There is no policy {policy!r}. Choose one of {names}, or give a policy object.")
+        close = get_close_matches(policy, POLICIES, n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Choose one of {names}."
+        raise InvalidInputError(f"There is no policy {policy!r}. {hint}")
     return POLICIES[policy]()

@@ -211,8 +211,10 @@ def _error(
         reason = f"After {under_way.requests:,} of {terms.horizon:,} requests: {reason}"
     remedy = "Lower some of them."
     if found.texts:
-        others = "" if found.are_enough else " Other promises may need changes, too."
-        remedy = f"One change would suffice: {_listed(found.texts, ', or ')}.{others}"
+        changes = _listed(found.texts, ", or ")
+        remedy = f"One change would suffice: {changes}."
+        if not found.are_enough:
+            remedy = f"At least one change is needed here: {changes}. Other promises may need changes, too."
     if found.can_give_way:
         which = "floors" if len(np.unique(terms.order[promises])) == 1 else "those of the lowest priority"
         remedy += f" Or let {which} give way: FairRetriever(if_infeasible='give way')."

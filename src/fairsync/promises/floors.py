@@ -86,7 +86,7 @@ def resolve_floors(floors: Floors, groups: Grouped) -> npt.NDArray[np.int64]:
     plain = {_plain(label): floor for label, floor in floors.items()}
     unknown = [label for label in plain if label not in known or isinstance(label, bool)]
     if unknown:
-        raise UnknownGroupError(unknown, groups.labels)
+        raise UnknownGroupError(unknown, groups.labels, groups.attribute_of(unknown[0]))
     for label, floor in plain.items():
         resolved[groups.code_of(label)] = _count(floor, f"the floor of group {label!r}")
     return _check_total(resolved)

@@ -3,12 +3,13 @@
 If requests exclude up to e items, an atom of n items can surely show min(k, n - e) of them, and one of e items or fewer
 nothing. Promises that overlap make atoms small: a promise to 60 items may have no atom of more than e, although every
 request can show 60 - e of its items. So small atoms of a promise may get a common *home*: the atom of items that belong
-to this promise and, beside it, only to those promises with a cap or a limit per list that all the small atoms belong
-to. There may be no such item. What is planned of the home may be shown with any item of any of the small atoms, and
-these are planned nothing themselves. If they have n items together, every request can show min(k, n - e).
+to this promise, to promises to all items, and to those with a cap or a limit per list that small atoms at this home
+belong to. There may be no such item. What is planned of the home may be shown with any item of any of the small atoms,
+and these are planned nothing themselves. If they have n items together, every request can show min(k, n - e).
 
 Every atom has one home, so that items which serve different homes are different ones. The proof holds with homes in the
-place of atoms: an item that serves its home counts for every promise of the home. For floors it may count for more.
+place of atoms: an item that serves its home counts for every floor of the home, and for no cap that the home does not
+count for. For floors it may count for more, and for caps for less.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def under_homes(atoms: Atoms, terms: Terms, homes: Sequence[tuple[list[int], lis
 def with_homes_before(atoms: Atoms, terms: Terms, before: Terms | None) -> Terms | None:
     """Return terms in which atoms keep the homes that they had before a change; None if there were none.
 
-    An atom stays at home as long as both belong to the same promises with a cap or a limit per list.
+    An atom stays at home as long as what is planned of the home keeps the promises when items of the atom are shown.
 
     Parameters
     ----------
@@ -126,9 +127,22 @@ def with_homes_before(atoms: Atoms, terms: Terms, before: Terms | None) -> Terms
     """
     if before is None or before.home is None or not keeps_codes(before.membership, atoms.membership):
         return None
-    limited = _numbers(atoms.membership, _with_limit(terms))
-    home = np.concatenate([before.home, np.arange(len(before.home), len(limited))])
-    return _at(np.where(limited[home] == limited, home, np.arange(len(home))), atoms, terms)
+    home = np.concatenate([before.home, np.arange(len(before.home), atoms.membership.n_atoms)])
+    _leave(home, atoms.membership, terms)
+    return _at(home, atoms, terms)
+
+
+def _leave(home: Counts, members: Membership, terms: Terms) -> None:
+    """Give each atom itself as its home, if the home lacks a cap or limit of it, or has a floor or limit it lacks."""
+    limits, capped = _limits(terms)
+    small = np.flatnonzero(home != np.arange(len(home)))
+    at, own = members.expand(small)
+    home_at, common = members.expand(home[small])
+    pairs, home_pairs = at * members.n_promises + own, home_at * members.n_promises + common
+    lacks = (limits | capped)[own] & ~np.isin(pairs, home_pairs)
+    more = (limits | (terms.floors > 0))[common] & ~np.isin(home_pairs, pairs)
+    leaving = small[np.concatenate([at[lacks], home_at[more]])]
+    home[leaving] = leaving
 
 
 def _at(home: Counts, atoms: Atoms, terms: Terms) -> Terms:
@@ -145,42 +159,59 @@ class _Supply(NamedTuple):
 
 
 def _supplies(atoms: Atoms, terms: Terms, needy: NDArray[np.bool_], order: Floats) -> list[_Supply]:
-    """Return for each of some promises the most items in small atoms of the same promises with caps and limits.
+    """Return for each of some promises the small atoms that may have a common home with it.
 
-    Atoms are in the order of some numbers. A promise of which requests may exclude all these items is left out.
+    They belong to the same promises with caps and limits: of several such sets, the one with the most items. If these
+    are too few for the floor, they may belong to different promises with a cap alone: the home then belongs to all of
+    these. Atoms are in the order of some numbers. A promise of which requests may exclude all these items is left out.
     """
     members, sizes = atoms.membership, atoms.sizes
-    limits = _with_limit(terms)
-    limited = _numbers(members, limits)
+    limits, capped = _limits(terms)
     small = np.flatnonzero((terms.capacities == 0) & (sizes > 0) & members.in_any(needy))
-    small = small[np.lexsort((order[small], limited[small]))]
-    at, promises = members.expand(small)
-    at, promises = at[needy[promises]], promises[needy[promises]]
-    by_promise = np.argsort(promises, kind="stable")
-    flat, promises = small[at[by_promise]], promises[by_promise]
-    is_first = (np.diff(promises, prepend=-1) > 0) | (np.diff(limited[flat], prepend=0.0) != 0)
-    starts = np.flatnonzero(is_first)
+    found = _largest_parts(atoms, small, needy, _numbers(members, limits | capped), order)
+    least = terms.max_exclude - (-terms.floors // terms.horizon)
+    poor = needy.copy()
+    poor[[promise for promise, part in found.items() if sizes[part].sum() >= least[promise]]] = False
+    if capped.any() and poor.any():
+        found |= _largest_parts(atoms, small, poor, _numbers(members, limits | (capped & (terms.floors > 0))), order)
+    there = sizes > 0
+    of_all = members.sums(there.astype(np.float64)) == np.count_nonzero(there)
+    supplies = []
+    for promise, part in sorted(found.items()):
+        if sizes[part].sum() > terms.max_exclude:
+            home = of_all.copy()
+            home[promise] = True
+            mine = members.expand(part)[1]
+            home[mine[(limits | capped)[mine]]] = True
+            supplies.append(_Supply(promise, part, np.flatnonzero(home).tolist()))
+    return supplies
+
+
+def _largest_parts(
+    atoms: Atoms, small: Counts, promises: NDArray[np.bool_], keys: Floats, order: Floats
+) -> dict[int, Counts]:
+    """Return for each of some promises, of its small atoms with the same key, those that have the most items."""
+    members, sizes = atoms.membership, atoms.sizes
+    small = small[np.lexsort((order[small], keys[small]))]
+    at, owners = members.expand(small)
+    at, owners = at[promises[owners]], owners[promises[owners]]
+    by_promise = np.argsort(owners, kind="stable")
+    flat, owners = small[at[by_promise]], owners[by_promise]
+    starts = np.flatnonzero((np.diff(owners, prepend=-1) > 0) | (np.diff(keys[flat], prepend=0.0) != 0))
     if not len(starts):
-        return []
-    totals, first = np.add.reduceat(sizes[flat], starts), promises[starts]
+        return {}
+    totals, first = np.add.reduceat(sizes[flat], starts), owners[starts]
     best = np.lexsort((totals, first))
     best = best[np.flatnonzero(np.diff(first, append=-1))]
-    best = best[totals[best] > terms.max_exclude]
-    found = []
-    for start, end in zip(starts[best].tolist(), np.append(starts, len(flat))[best + 1].tolist(), strict=True):
-        promise, mine = int(promises[start]), members.of_atom(int(flat[start]))
-        found.append(_Supply(promise, flat[start:end], mine[limits[mine] | (mine == promise)].tolist()))
-    return found
+    ends = np.append(starts, len(flat))[best + 1]
+    return {int(first[one]): flat[starts[one] : end] for one, end in zip(best.tolist(), ends.tolist(), strict=True)}
 
 
-def _with_limit(terms: Terms) -> NDArray[np.bool_]:
-    """Return (P,) which promises have a cap or a limit per list."""
-    limits = np.zeros(len(terms.floors), dtype=bool)
-    if terms.caps is not None:
-        limits |= terms.caps < NO_CAP
-    if terms.list_limits is not None:
-        limits |= terms.list_limits < terms.k
-    return limits
+def _limits(terms: Terms) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return (P,) which promises have a limit per list, and which have a cap."""
+    nothing = np.zeros(len(terms.floors), dtype=bool)
+    limits = nothing if terms.list_limits is None else terms.list_limits < terms.k
+    return limits, nothing if terms.caps is None else terms.caps < NO_CAP
 
 
 def _numbers(members: Membership, promises: NDArray[np.bool_]) -> Floats:

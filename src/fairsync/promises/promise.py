@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.catalog.attributes import LabelColumn, ListColumn
+from fairsync.catalog.conditions import parse_conditions
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_catalog
 from fairsync.promises.selected_rows import SelectedRows
@@ -244,7 +245,7 @@ def promises_of_labels(rule: Promise, catalog: Catalog, rows: SelectedRows | Non
     attribute, rows = str(rule.each), SelectedRows(catalog) if rows is None else rows
     column = catalog.attributes.get(attribute)
     if column is None and not rows.speaks_of_ids(attribute):
-        raise InvalidInputError(f"there is no attribute {attribute!r}. There are {', '.join(catalog.attributes)}.")
+        parse_conditions({attribute: None}, catalog.attributes)  # raises with the names that there are
     if column is not None and not isinstance(column, LabelColumn | ListColumn):
         raise InvalidInputError(f"{attribute!r} has numbers, not labels: a promise for each of them makes no sense.")
     return [
@@ -289,7 +290,7 @@ def _checked(promise: Promise, value: object, which: str) -> int | float | None:
         return int(value)
     if float(value) > 1:
         raise InvalidInputError(
-            f"{promise.name}: at_{which} is {float(value):g}: a share of all slots is at most 1.0, and a number of"
+            f"{promise.name}: at_{which} is {float(value)!r}: a float is a share of all slots, at most 1.0; a number of"
             " exposures is an int."
         )
     return float(str(value)) if isinstance(value, np.floating) else float(value)  # float32 0.1 is a tenth, too

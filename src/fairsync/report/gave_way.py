@@ -66,6 +66,8 @@ class GaveWay:
         'gives way to acme, new: 1,200 exposures are given up'
         >>> GaveWay("capacity", 1200, ("acme", "new")).text(is_over=True)
         'gave way to acme, new: 1,200 exposures were given up'
+        >>> GaveWay("budget", 1200, since=32, would_cost=0.0).text()
+        'gives way to the budget since request 32: 1,200 exposures are given up, which had cost nothing until then'
         """
         one = self.exposures == 1
         are = ("was" if one else "were") if is_over else ("is" if one else "are")
@@ -74,8 +76,10 @@ class GaveWay:
             now, then, about = _WHY[self.reason]
             would = "would have cost" if is_over else "would cost"
             why = f"{then} from request {self.since:,} on" if is_over else f"{now} since request {self.since:,}"
-            cost = "" if self.would_cost is None else f", which {would} {about} {self.would_cost:.4g}"
-            return f"{why}: {lost}{cost}"
+            if self.would_cost is None:
+                return f"{why}: {lost}"
+            cost = f"{would} {about} {self.would_cost:.4g}" if self.would_cost else "had cost nothing until then"
+            return f"{why}: {lost}, which {cost}"
         others = ", ".join(map(str, self.to[:_NAMED]))
         if len(self.to) > _NAMED:
             others += f" and {len(self.to) - _NAMED:,} more"

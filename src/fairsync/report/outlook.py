@@ -30,8 +30,9 @@ class PromiseOutlook:
     ----------
     outlook : str
         ``certain``: the floor is reached. ``expected``: the requests to come can deliver what is missing, by a cautious
-        forecast. ``at risk``: they may. ``will miss``: not even an optimistic forecast covers it. Each promise is
-        judged by itself, as if no other needed the same slots. ``missed``: the horizon is over.
+        forecast, or if they show as much as was counted on, as every request did so far. ``at risk``: they may. ``will
+        miss``: not even an optimistic forecast covers it. Each promise is judged by itself, as if no other needed the
+        same slots. ``missed``: the horizon is over.
     share : float
         The share of requests that could show the group at all.
     shortfall : int
@@ -53,12 +54,16 @@ class PromiseOutlook:
         'only 3.1 % of requests could show it; about 40 exposures will be missing'
         >>> PromiseOutlook("at risk", 0.5, 0).reason
         'only 50 % of requests could show it'
+        >>> PromiseOutlook("at risk", 1.0, 0).reason
+        'requests could show too few of its items'
         """
         if self.outlook not in ("at risk", "will miss", "missed"):
             return ""
-        shown = f"only {_percent(self.share)} of requests could show it" if self.share else "no request could show it"
         if self.outlook == "missed" and self.share == 1:
             return ""
+        shown = f"only {_percent(self.share)} of requests could show it" if self.share else "no request could show it"
+        if self.share == 1:
+            shown = "requests could show too few of its items"
         if not self.shortfall or self.outlook == "missed":
             return shown
         exposures = count(self.shortfall, "exposure")
@@ -91,39 +96,78 @@ def promise_outlooks(
     ('expected', 'will miss', 370)
     """
     left = max(terms.horizon - totals.requests, 0)
-    terms, slots = _by_promise(terms, slots)
-    judged = _judge(np.maximum(terms.floors - totals.exposures, 0), left, terms, slots)
+    missing = np.maximum(terms.floors - totals.exposures, 0)
+    judged = _judge(missing, left, *_surely_and_at_most(terms, slots))
     if left == 0:
         judged = [one if one.outlook == "certain" else replace(one, outlook="missed") for one in judged]
     return {labels[code]: judged[code] for code in np.flatnonzero(terms.floors > 0).tolist()}
 
 
-def _by_promise(terms: Terms, slots: EligibleSlots) -> tuple[Terms, EligibleSlots]:
-    """Return capacities and slots of promises from those of atoms; the same if promises do not overlap."""
-    members = terms.membership
-    if members is None:
-        return terms, slots
-    able = members.sums(slots.shares * terms.capacities)
-    most = np.minimum(members.exposures(terms.capacities), terms.k)
-    shares = np.minimum(able / np.maximum(most, 1), slots.requests)
-    best = np.zeros(members.n_promises)
-    np.maximum.at(best, members.promises, slots.able[np.repeat(np.arange(members.n_atoms), np.diff(members.offsets))])
-    return replace(terms, capacities=most, membership=None), replace(slots, shares=shares, able=best)
-
-
 def promise_outlook(code: int, missing: int, left: int, terms: Terms, slots: EligibleSlots) -> PromiseOutlook:
     """Return the outlook of a promise that still misses some exposures, with some requests to come."""
-    terms, slots = _by_promise(terms, slots)
-    one = replace(terms, floors=terms.floors[[code]], capacities=terms.capacities[[code]])
-    return _judge(np.array([missing]), left, one, slots.only(code))[0]
+    surely, at_most = (one.only(code) for one in _surely_and_at_most(terms, slots))
+    return _judge(np.array([missing]), left, surely, at_most)[0]
 
 
-def _judge(missing: NDArray[np.int64], left: int, terms: Terms, slots: EligibleSlots) -> list[PromiseOutlook]:
-    counted, most = slots.forecast(terms).counted(left).groups, slots.highest_sum(terms, left)
-    shortfall = np.ceil(np.maximum(missing - left * slots.expected(terms), 0.0) - 1e-9).astype(np.int64)
+@dataclass(frozen=True)
+class _Shown:
+    """What requests could show of each promise, and what one could show at the most: the slots and their terms."""
+
+    terms: Terms
+    slots: EligibleSlots
+
+    def only(self, code: int) -> _Shown:
+        terms = replace(self.terms, floors=self.terms.floors[[code]], capacities=self.terms.capacities[[code]])
+        return _Shown(terms, self.slots.only(code))
+
+
+def _surely_and_at_most(terms: Terms, slots: EligibleSlots) -> tuple[_Shown, _Shown]:
+    """Return what requests could surely show of each promise, by the record of its atoms, and the most they could.
+
+    The two differ where a promise has atoms whose items are not planned for it, because requests may exclude them. The
+    record says of these only whether a request could show any. A promise that rests on them is not certain: of that,
+    too, the most is returned.
+    """
+    members = terms.membership
+    if members is None:
+        return _Shown(terms, slots), _Shown(terms, slots)
+    capacities = terms.capacities
+    homes = np.arange(members.n_atoms) if terms.home is None else terms.home
+    atoms = np.repeat(np.arange(members.n_atoms), np.diff(members.offsets))
+    at, able = homes[atoms], slots.able[homes[atoms]]
+    best = np.zeros(members.n_promises)
+    np.maximum.at(best, members.promises, able)
+    shown, each = members.sums(slots.shares * terms.capacities), terms.sure_in_list
+    surely = np.minimum(shown / np.maximum(each, 1), slots.requests)
+    terms = replace(terms, membership=None, home=None, capacities=each)
+    low = _Shown(terms, replace(slots, shares=surely, able=best))
+
+    planned, moved = capacities[at] > 0, at != atoms
+    pairs = members.n_promises * np.stack([atoms, at]) + members.promises
+    planned[moved] &= np.isin(pairs[1][moved], pairs[0])
+    if planned.all():
+        return low, low
+    others = np.bincount(members.promises[~planned], able[~planned], members.n_promises)
+    most = np.where(others > 0, terms.k, each)
+    shares = np.minimum((shown + others * terms.k) / np.maximum(most, 1), slots.requests)
+    high = _Shown(replace(terms, capacities=most), replace(slots, shares=shares, able=best))
+    if terms.certain is not None:
+        surely, each = np.where(terms.certain, surely, shares), np.where(terms.certain, each, most)
+        low = _Shown(replace(terms, capacities=each), replace(slots, shares=surely, able=best))
+    return low, high
+
+
+def _judge(missing: NDArray[np.int64], left: int, surely: _Shown, at_most: _Shown) -> list[PromiseOutlook]:
+    slots, each = surely.slots, surely.terms.capacities
+    counted = slots.forecast(surely.terms).counted(left).groups
+    as_declared = np.minimum(slots.shares, slots.able) >= slots.requests
+    expected = (missing <= counted) | (as_declared & (missing <= left * each))
+    most = at_most.slots.highest_sum(at_most.terms, left)
+    likely = left * at_most.slots.expected(at_most.terms)
+    shortfall = np.ceil(np.maximum(missing - likely, 0.0) - 1e-9).astype(np.int64)
     share = np.minimum(slots.able / max(slots.requests, 1e-9), 1.0)
     outlooks: list[Outlook] = ["certain", "expected", "will miss", "at risk"]
-    which = np.select([missing == 0, missing <= counted, missing > most], [0, 1, 2], 3)
+    which = np.select([missing == 0, expected, missing > most], [0, 1, 2], 3)
     return [
         PromiseOutlook(outlooks[at], *rest)
         for at, *rest in zip(which.tolist(), share.tolist(), shortfall.tolist(), strict=True)

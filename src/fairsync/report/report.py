@@ -6,7 +6,6 @@ import json
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -15,6 +14,7 @@ from fairsync.extras import explain_missing
 from fairsync.policies.base import NO_CAP
 from fairsync.report.compare import check_comparable, compare
 from fairsync.report.outlook import promise_outlooks
+from fairsync.text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -347,11 +347,7 @@ class Report:
         return render(self, options.max_width)
 
     def __str__(self) -> str:
-        from rich import console
-
-        text = StringIO()
-        console.Console(file=text, width=100, color_system=None, force_terminal=False, legacy_windows=False).print(self)
-        return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
+        return plain_text(self)
 
     def __repr__(self) -> str:
         kept = f"{self.n_kept:,} of {len(self.promised):,} promises kept" if self.promised else "no promises"
@@ -430,7 +426,7 @@ def make_report(
         requests=totals.requests,
         floors=dict(zip(labels, terms.floors.tolist(), strict=True)),
         exposures=dict(zip(labels, totals.exposures.tolist(), strict=True)),
-        prices=dict(zip(labels, (prices + 0.0).tolist(), strict=True)),  # -0.0 is 0.0
+        prices=dict(zip(labels, prices.tolist(), strict=True)),
         relevance=float(totals.relevance),
         cost=cost,
         cost_ratio=cost_ratio,

@@ -57,7 +57,10 @@ def make_index(index: str | Index | Callable[[Catalog], Index], catalog: Catalog
             )
         return cast("Index", index)
     if index not in INDEXES:
-        raise InvalidInputError(f"there is no index {index!r}: choose one of {', '.join(INDEXES)}.")
+        raise InvalidInputError(
+            f"there is no index {index!r}: choose one of {', '.join(INDEXES)}, or give a function of the catalog, such"
+            " as index=lambda items: fs.PgvectorIndex(items, url)."
+        )
     return INDEXES[index](catalog)
 
 

@@ -46,6 +46,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
     """A folder that ``fairsync train`` wrote."""
 
 
+_WANTED = "name a TOML file of settings (docs/service.md); 'fairsync serve MODEL' writes one for a model"
 _OF_ITEMS = ("url", "index", "columns", "upload", "attributes", "filters", "timeout")
 SEARCH_KEYS: dict[str, tuple[str, ...]] = {
     "embedded": ("index", "threads", "shards"),
@@ -432,11 +433,11 @@ def _read_toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InvalidInputError(f"there is no file {file}: see docs/service.md for what it should hold.") from None
+        raise InvalidInputError(f"there is no file {file}: {_WANTED}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{file} is not TOML: {error}.") from error
+        raise InvalidInputError(f"{file} is not TOML ({error}): {_WANTED}.") from error
     except OSError as error:
-        raise InvalidInputError(f"{file} cannot be read ({error.strerror}): name a TOML file.") from error
+        raise InvalidInputError(f"{file} cannot be read ({error.strerror}): {_WANTED}.") from error
 
 
 def _overrides(environ: Mapping[str, str]) -> list[tuple[str, str, str, str]]:

@@ -168,6 +168,21 @@ def test_a_folder_outlives_the_index(tmp_path: Path) -> None:
         QdrantIndex(Catalog(np.eye(4), ["a"] * 4), str(tmp_path))
 
 
+def test_numbers_of_which_the_engine_rounds_the_last_digit_are_the_same(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    catalog = Catalog(rng.normal(size=(400, 4)), {"kind": ["a", "b"] * 200, "eur": rng.random(400) * 100})
+    first = QdrantIndex(catalog, str(tmp_path), upload=True)
+    held = np.concatenate([np.array(batch.attributes["eur"]) for batch in first.engine.items()])
+    assert not np.isin(held, catalog.attributes["eur"].values()).all()
+    del first
+    QdrantIndex(catalog, str(tmp_path))  # raises if an item is different there
+    other = Catalog(
+        catalog.embeddings, {"kind": ["a", "b"] * 200, "eur": np.array(catalog.attributes["eur"].values()) + 1e-9}
+    )
+    with pytest.raises(InvalidInputError, match=r"400 items are missing or different; item .* has another 'eur' there"):
+        QdrantIndex(other, str(tmp_path))
+
+
 class TestExistingCollection:
     """A collection that somebody else has made, under names of its own; the client's local mode."""
 
@@ -217,6 +232,11 @@ class TestExistingCollection:
             ({"name": "dense"}, {}, "has no vector ''; it has 'dense': name one with vector_name="),
             ({}, {"vector_name": "dense"}, "one vector without a name"),
             ({}, {"columns": {"kind": "kind"}}, "no payload field 'kind' for .*; it has sku, stock, the kind"),
+            (
+                {},
+                {"columns": {"knd": "the kind"}},
+                "columns= names 'knd', which is no attribute .* Did you mean 'kind'",
+            ),
             ({}, {"id_key": "nothing"}, "3 items are missing"),
         ],
     )

@@ -60,6 +60,7 @@ def test_every_endpoint_has_a_method(service: Running) -> None:
         made = client.make_promise(PROMISE)
         assert client.change_promise(made.id, replace(PROMISE, floor=60)).floor == 60
         found = client.retrieve(USERS)
+        assert repr(found).startswith(f"Retrieved({len(USERS)} requests, k = ")
         impressions = client.impressions(
             [ImpressionReport(request_id=found.request_ids[0], items=found.ids[0].tolist())]
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -174,7 +175,7 @@ class EngineIndex:
                 values = catalog.conditioned_attributes[name].take(mine).values()
                 held = batch.attributes[name]
                 pairs = zip(known.tolist(), values, strict=True)
-                equal = np.array([plain_value(held[at]) == plain_value(one) for at, one in pairs], dtype=bool)
+                equal = np.array([_is_same(held[at], one) for at, one in pairs], dtype=bool)
                 if len(equal) and not equal.all():
                     same, different = same & equal, different or repr(name)
             wrong[mine[same]] = False
@@ -230,6 +231,13 @@ class EngineIndex:
                 different[known[changed]] = True
                 names.add(name)
         return np.flatnonzero(different), names, is_moved
+
+
+def _is_same(held: Any, given: Any) -> bool:
+    """Return whether an engine holds a value as given: of numbers it may round the last digit, as Qdrant does."""
+    if isinstance(given, float) and isinstance(held, float):
+        return math.isclose(held, given, rel_tol=1e-15)
+    return bool(plain_value(held) == plain_value(given))
 
 
 def _equal(one: Column, other: Column) -> NDArray[np.bool_]:

@@ -1,7 +1,8 @@
 """The form of the items that an engine holds, and whether items of another form fit into it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import numpy as np
 
@@ -34,6 +35,19 @@ class ItemSchema:
     def of(cls, catalog: Catalog) -> "ItemSchema":
         """Return the form of the items of a catalog."""
         return cls(catalog.dim, str if catalog.ids.dtype.kind in "UO" else int, catalog.conditioned_attributes)
+
+    def check_names(self, columns: Iterable[str]) -> None:
+        """Raise if names were given for an attribute that the items do not have.
+
+        Examples
+        --------
+        >>> ItemSchema(8, str, {"size": empty_column("float")}).check_names({"size": "width"})
+        """
+        for name in columns:
+            if name not in self.columns:
+                close = get_close_matches(name, [*self.columns], n=1)
+                hint = f"Did you mean {close[0]!r}?" if close else f"There are {', '.join(self.columns)}."
+                raise InvalidInputError(f"columns= names {name!r}, which is no attribute of the items. {hint}")
 
     def check_fits(self, held: "ItemSchema", place: str) -> None:
         """Raise if items of this form cannot be in a place that holds items of another one.

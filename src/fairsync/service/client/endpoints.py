@@ -71,7 +71,7 @@ P = ParamSpec("P")
 T = TypeVar("T", covariant=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Retrieved(Candidates):
     """Candidates with the ids of their requests, which reports of impressions refer to.
 

@@ -90,6 +90,7 @@ def check_group(label: Label, catalog: Catalog) -> None:
     try:
         code = catalog.code_of(label)
     except UnknownGroupError:
-        raise UnknownGroupError([label], labels_of(catalog, catalog.group_attribute)) from None
+        known, attribute = labels_of(catalog, catalog.group_attribute), catalog.attribute_of(label)
+        raise UnknownGroupError([label], known, attribute) from None
     if is_selection(label) and not catalog.group_sizes[code]:
         raise UnknownGroupError([label], labels_of(catalog, catalog.group_attribute))

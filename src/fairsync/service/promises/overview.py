@@ -216,7 +216,7 @@ class StatusReporter:
                 retrieved=int(totals.exposures[code]),
                 impressions=0 if totals.impressions is None else int(totals.impressions[code]),
                 floor=floors[code],
-                price=float(prices[code]) + 0.0,  # never -0
+                price=prices[code],
                 cost_share=costs.get(label),
             )
             for code, label in enumerate(groups.labels)

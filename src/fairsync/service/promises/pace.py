@@ -69,7 +69,7 @@ class PaceHistory:
                     at=now,
                     exposures=exposures.get(promise, 0),
                     requests=requests,
-                    price=prices.get(promise, 0.0) + 0.0,  # never -0
+                    price=prices.get(promise, 0.0),
                 )
             )
             if len(points) > most:  # every second one of those before is enough

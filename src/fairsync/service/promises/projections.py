@@ -121,7 +121,7 @@ class Projections:
             end=span.end,
             exposures=so_far,
             projected=projected,
-            price=self._prices.get(promise, 0.0) + 0.0,  # never -0
+            price=self._prices.get(promise, 0.0),
             cost_share=self._costs.get(promise),
             slots=float(slots),
             possible=state != "impossible",

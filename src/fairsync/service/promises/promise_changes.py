@@ -49,7 +49,8 @@ def check_unique(promise: ScheduledPromise, others: Mapping[str, ScheduledPromis
     for name, other in others.items():
         if repeats(promise, other):
             raise InvalidInputError(
-                f"there is a promise about {promise.promise.name} for this window already: change {name!r}."
+                f"there is a promise about {promise.promise.name} for this window already: change that one, whose id is"
+                f" {name!r}."
             )
 
 

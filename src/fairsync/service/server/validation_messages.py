@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -10,6 +11,7 @@ import msgspec
 
 # Messages quote at most this many characters of a body.
 _LONGEST_REASON = 200
+_UNKNOWN_FIELD = re.compile("Object contains unknown field `(.*)`")
 
 
 def describe(error: msgspec.ValidationError, kind: Any = None) -> str:
@@ -29,12 +31,18 @@ def describe(error: msgspec.ValidationError, kind: Any = None) -> str:
     >>> from fairsync.service.schema import PromiseList
     >>> describe(msgspec.ValidationError("Invalid enum value 'x' - at `$.promises[...].window.every`"), PromiseList)
     "promises[...].window.every: Invalid enum value 'x': use 'hour', 'day', 'week' or 'campaign'."
+    >>> describe(msgspec.ValidationError("Object contains unknown field `at_lest` - at `$.promises[...]`"), PromiseList)
+    'promises[...]: Object contains unknown field `at_lest`. Did you mean `at_least`?'
     """
     reason, _, place = str(error).partition(" - at `$")
     reason, place = reason[:_LONGEST_REASON], place.removesuffix("`").removeprefix(".")[:_LONGEST_REASON]
     if reason.startswith("Invalid enum value") and (allowed := choices_at(kind, place)):
         *first, last = map(repr, allowed)
         reason += f": use {', '.join(first)} or {last}" if first else f": use {last}"
+    if (unknown := _UNKNOWN_FIELD.fullmatch(reason)) and (fields := _fields_at(kind, place)):
+        close = get_close_matches(unknown[1], fields, n=1)
+        reason += f". Did you mean `{close[0]}`?" if close else f", only {', '.join(fields)}."
+        return f"{place}: {reason}" if place else reason
     return f"{place}: {reason}." if place else f"{reason}."
 
 
@@ -47,6 +55,17 @@ def choices_at(kind: Any, place: str) -> tuple[Any, ...]:
     >>> choices_at(PromiseRecord, "window.every"), choices_at(PromiseRecord, "name")
     (('hour', 'day', 'week', 'campaign'), ())
     """
+    return tuple(value for one in _kinds_at(kind, place) if get_origin(one) is Literal for value in get_args(one))
+
+
+def _fields_at(kind: Any, place: str) -> list[str]:
+    """Return the names of the fields of the structs at a place of a struct."""
+    structs = (one for one in _kinds_at(kind, place) if isinstance(one, type) and issubclass(one, msgspec.Struct))
+    return [field.encode_name for one in structs for field in msgspec.structs.fields(one)]
+
+
+def _kinds_at(kind: Any, place: str) -> list[Any]:
+    """Return the types that a value at a place of a struct may have."""
     kinds = _members(kind)
     for step in re.findall(r"\[[^\]]*\]|[^.\[\]]+", place):
         found: list[Any] = []
@@ -58,7 +77,7 @@ def choices_at(kind: Any, place: str) -> tuple[Any, ...]:
                     part for field in msgspec.structs.fields(one) if field.name == step for part in _members(field.type)
                 ]
         kinds = found
-    return tuple(value for one in kinds if get_origin(one) is Literal for value in get_args(one))
+    return kinds
 
 
 def _members(kind: Any) -> list[Any]:

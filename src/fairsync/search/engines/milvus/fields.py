@@ -64,6 +64,7 @@ class MilvusFields:
 
     def take(self, schema: ItemSchema) -> None:
         """Take the form of the items."""
+        schema.check_names(self._named)
         if schema.dim > MOST_DIM:
             raise InvalidInputError(
                 f"Milvus takes vectors of at most {MOST_DIM:,} dimensions, and these have {schema.dim:,}."

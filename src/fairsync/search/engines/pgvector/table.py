@@ -136,6 +136,7 @@ class PgvectorTable:
 
     def prepare(self, connection: PostgresConnection, schema: ItemSchema, *, create: bool, writes: bool) -> None:
         """Take the types of ids and attributes, make the table if that is asked for, and check that it fits."""
+        schema.check_names(self._columns)
         self.id_type = "text" if schema.ids is str else "bigint"
         self.types = {name: _TYPES[column.kind] for name, column in schema.columns.items()}
         self.lists = {name for name, column in schema.columns.items() if isinstance(column, ListColumn)}

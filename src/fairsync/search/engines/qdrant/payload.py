@@ -47,6 +47,7 @@ class QdrantPayload:
 
     def take(self, schema: ItemSchema) -> dict[str, str]:
         """Take the form of the items; return the kind of each payload field, by its path."""
+        schema.check_names(self._keys)
         self._has_words = schema.ids is str
         self.paths = {name: path_of(self.key(name)) for name in schema.columns}
         return {self.paths[name]: column.kind for name, column in schema.columns.items()}
