@@ -1,6 +1,7 @@
 """Homes of small atoms: promises are certain although requests may exclude all items of each of their atoms."""
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import fairsync as fs
 from fairsync.catalog.atoms import Atoms
 from fairsync.policies.base import NO_CAP, Terms
-from fairsync.promises.home_atoms import homes_by_promises, under_homes, with_homes
+from fairsync.promises.home_atoms import homes_by_promises, under_homes, with_homes, with_homes_before
 from fairsync.search import IvfIndex
 
 WORLDS = int(os.environ.get("FAIRSYNC_OVERLAP_WORLDS", "40"))
@@ -209,3 +210,28 @@ def test_a_list_that_serves_a_home_gives_what_a_forecast_asks_of_it(seed: int) -
     assert report.limited_requests > 0
     assert report.promises[0].kept
     assert report.forced == 0
+
+
+def test_atoms_leave_a_home_that_no_longer_stands_for_them() -> None:
+    # Promise 0 is to all six items, 1 to the first three, 2 to the last three; the home of all is in every promise.
+    sets = [np.arange(6), np.arange(3), np.arange(3, 6), np.array([], dtype=np.int64)]
+    atoms, codes = Atoms.of(sets, 6).extended([[0, 1, 2]])
+    none, home = np.zeros(4, dtype=np.int64), np.full(3, codes[0])
+    cap = np.array([NO_CAP, 9, 9, NO_CAP])
+
+    def homes(floors: list[int], caps: list[int], list_limits: list[int] | None = None) -> list[int]:
+        before = Terms(
+            np.array([4, 0, 0, 0]), none, k=2, horizon=9, batch_size=1, max_exclude=3, caps=cap,
+            membership=atoms.membership, home=home,
+        )  # fmt: skip
+        limits = None if list_limits is None else np.array(list_limits)
+        now = replace(before, floors=np.array(floors), caps=np.array(caps), list_limits=limits, home=None)
+        found = with_homes_before(atoms, now, before)
+        assert found is not None and found.home is not None
+        return [int(one) for one in found.home]
+
+    assert homes([4, 0, 0, 0], [NO_CAP, 9, 9, NO_CAP]) == [2, 2, 2]
+    assert homes([4, 0, 0, 0], [NO_CAP, 9, NO_CAP, NO_CAP]) == [2, 2, 2]  # counted for less than the plan has
+    assert homes([4, 0, 1, 0], [NO_CAP, 9, 9, NO_CAP]) == [0, 2, 2]  # the first atom would count for nothing there
+    assert homes([4, 1, 1, 0], [NO_CAP, 9, 9, NO_CAP]) == [0, 1, 2]
+    assert homes([4, 0, 0, 0], [NO_CAP, 9, 9, NO_CAP], [2, 1, 2, 2]) == [2, 1, 2]  # the home is limited, the item not
