@@ -1,5 +1,6 @@
 """A promise checks what it is given, and round-trips."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,3 +54,12 @@ def test_each_gives_priority_and_max_price_to_every_label() -> None:
     made = fs.each(catalog, "brand", at_least=5, priority=2, max_price=0.1)
     assert [(one.priority, one.max_price) for one in made] == [(2, 0.1), (2, 0.1)]
     assert repr(made[0]) == "Promise(brand=a: at least 5, priority 2, max price 0.1)"
+
+
+@pytest.mark.parametrize("wrap", [lambda one: [one], lambda one: {"not": one}, lambda one: (one,)])
+def test_conditions_nested_without_end_are_refused(wrap: Callable[[Any], Any]) -> None:
+    value: Any = "a"
+    for _ in range(900):  # as deep as JSON is read
+        value = wrap(value)
+    with pytest.raises(fs.InvalidInputError, match="nested too deeply"):
+        fs.Promise({"brand": value}, at_least=7)
