@@ -48,7 +48,7 @@ class OpenList:
         self.certificate, self.plan = certificate, certificate.plan
         self.missing = certificate.missing.copy()
         self.home = certificate.terms.home
-        limits = certificate.terms.list_limits
+        limits = certificate.terms.limits_of_any_list
         self.limits = None if limits is None else limits.copy()
         self.slack = certificate.slack if keeps_caps else None
         self.room = certificate.room
