@@ -242,7 +242,7 @@ def check_caps_of_long_lists(coordinators: list[fs.Coordinator], catalog: fs.Cat
         for front, one, lists in zip(fronts, slow, (1, 2), strict=True):
             one.settle = one.keep  # type: ignore[method-assign]
             shown += [front.retrieve(make_users(1), k=4 * K).ids.ravel() for _ in range(lists)]
-            del one.settle  # type: ignore[method-assign]
+            del one.settle
         slow[0].settle_all()
     assert 0 < counts_of(catalog, np.concatenate(shown), {"category": "toys"}) <= cap
 
