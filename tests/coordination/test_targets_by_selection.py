@@ -228,6 +228,18 @@ def test_lists_longer_than_k_keep_the_limits_per_list() -> None:
             assert counts_of(catalog, row, {"new": True}) <= 1
 
 
+@pytest.mark.parametrize("floor", [0, 30])
+def test_limits_per_list_are_kept_where_only_a_cap_has_to_give_way(floor: int) -> None:
+    """Who asks for one category gets it, also if its cap is used up, or reserved for a floor."""
+    catalog = make_catalog()
+    front_end = fs.FrontEnd(catalog, coordinator := by_the_clock(catalog))
+    capped = fs.Promise({"category": "books"}, at_least=floor, at_most=floor)
+    coordinator.set_targets(promises=[fs.Promise({"new": True}, at_most_per_list=1), capped], requests=50)
+    for row in front_end.retrieve(make_users(12), where={"category": "books"}).ids:
+        assert len(set(row.tolist())) == K
+        assert counts_of(catalog, row, {"new": True}) <= 1
+
+
 def check_caps_of_long_lists(coordinators: list[fs.Coordinator], catalog: fs.Catalog) -> None:
     """Check that a cap holds though each front end that searches at the same time could use it up by one list."""
     cap, shown = 45, list[np.ndarray]()
