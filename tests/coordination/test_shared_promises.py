@@ -18,6 +18,7 @@ from coordination.test_targets_by_selection import (
     SlowSettlements,
     can_be_kept,
     check_caps_of_long_lists,
+    check_that_slots_grow,
     counts_of,
 )
 from fairsync.coordination.lease import Settlement
@@ -88,6 +89,11 @@ def test_lists_longer_than_k_keep_caps_beside_others(start: Start) -> None:
     catalog = make_catalog()
     settings: dict[str, Any] = {"k": K, "horizon": T, "promises": [fs.Promise({"category": "toys"}, at_most=45)]}
     check_caps_of_long_lists([start(catalog, **settings) for _ in range(2)], catalog)
+
+
+def test_atoms_may_be_added_while_the_first_limited_request_is_open(start: Start) -> None:
+    catalog = make_catalog()
+    check_that_slots_grow(start(catalog, k=K, floors=0, horizon=1, auto_restart=False, batch_size=8), catalog)
 
 
 @pytest.mark.parametrize("requests", [1, 8])

@@ -240,6 +240,28 @@ def test_limits_per_list_are_kept_where_only_a_cap_has_to_give_way(floor: int) -
         assert counts_of(catalog, row, {"new": True}) <= 1
 
 
+def check_that_slots_grow(coordinator: fs.Coordinator, catalog: fs.Catalog) -> None:
+    """Check that requests are answered after targets have added atoms while the first limited request was open."""
+    slow = SlowSettlements(coordinator, np.random.default_rng(0))
+    slow.settle = slow.keep  # type: ignore[method-assign]
+    floor = fs.Promise({"category": "books"}, at_least=60)
+    coordinator.set_targets(promises=[floor, fs.Promise({"new": True}, at_least=5)], requests=50)
+    fs.FrontEnd(catalog, slow).retrieve(make_users(2), where={"category": "wine"})
+    new = fs.Promise({"new": True, "provider": "acme"}, at_least=5)
+    coordinator.set_targets(promises=[floor, new], requests=50)
+    slow.settle_all()
+    front_end = fs.FrontEnd(catalog, coordinator)
+    for _ in range(5):
+        front_end.retrieve(make_users(8))
+    assert coordinator.totals().requests == 42
+    assert coordinator.outlook("books", 5, 8) is not None
+
+
+def test_atoms_may_be_added_while_the_first_limited_request_is_open() -> None:
+    catalog = make_catalog()
+    check_that_slots_grow(by_the_clock(catalog), catalog)
+
+
 def check_caps_of_long_lists(coordinators: list[fs.Coordinator], catalog: fs.Catalog) -> None:
     """Check that a cap holds though each front end that searches at the same time could use it up by one list."""
     cap, shown = 45, list[np.ndarray]()

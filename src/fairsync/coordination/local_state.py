@@ -118,7 +118,7 @@ class LocalState:
         if settled is None:
             return None
         leases, entry = settled
-        settlement = settlement.within(self.terms.membership)
+        settlement = settlement.within(self.terms)
         if number not in self.leases.open and self.terms.caps is not None:
             if self.ledger.knows(lease_key(number)):
                 return None  # a coordinator that died has settled it, or it was recorded late

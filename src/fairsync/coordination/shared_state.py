@@ -203,7 +203,7 @@ class SharedState(SharedView):
         """
         if len(settlement.entry.counts) > len(self.groups.labels):
             self.refresh()  # another coordinator has added groups
-        settlement = settlement.within(self.terms.membership)
+        settlement = settlement.within(self.terms)
         counted = self.ledger.settle(number, settlement.entry, lease_key(number), settlement.answers)
         self.rows.forget(number)
         if counted is None:
