@@ -57,10 +57,10 @@ class TimedCoordinator(Coordinator):
         self.leasing: list[float] = []
         self.settling: list[float] = []
 
-    def lease(self, n: int) -> Lease:
+    def lease(self, n: int, k: int | None = None) -> Lease:
         """Lease requests, and measure the time."""
         started = time.thread_time()
-        lease = super().lease(n)
+        lease = super().lease(n, k)
         if len(self.out) == self.most_out:
             self.leasing.append(time.thread_time() - started)
         return lease

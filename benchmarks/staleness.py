@@ -95,14 +95,14 @@ class LateCoordinator(Coordinator):
         self.out: deque[tuple[int, Callable[[], object]]] = deque()
         self.waiting = self.calls = self.held_up = 0
 
-    def lease(self, n: int) -> Lease:
+    def lease(self, n: int, k: int | None = None) -> Lease:
         """Lease requests, after enough leases are settled."""
         self.calls += 1
-        lease = self.try_lease(n)
+        lease = self.try_lease(n, k=k)
         self.held_up += lease is None
         while lease is None:
             self.hear()
-            lease = self.try_lease(n)
+            lease = self.try_lease(n, k=k)
         self.waiting += lease.batch.requests
         return lease
 

@@ -88,8 +88,8 @@ def test_promises_hold_with_leases_that_are_open_side_by_side(seed: int) -> None
         answers, release = staticmethod(coordinator.answers), staticmethod(coordinator.release)
         save_answers = staticmethod(coordinator.save_answers)
 
-        def lease(self, n: int) -> Lease:
-            while (lease := coordinator.try_lease(n)) is None:
+        def lease(self, n: int, k: int | None = None) -> Lease:
+            while (lease := coordinator.try_lease(n, k=k)) is None:
                 assert out, "a lease waits though no other is open"
                 out.pop(int(rng.integers(len(out))))()
             return lease

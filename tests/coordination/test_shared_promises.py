@@ -13,7 +13,14 @@ import pytest
 import fairsync as fs
 import replicas as processes
 from coordination.test_promises import edge_promises
-from coordination.test_targets_by_selection import SELECTIONS, SlowSettlements, can_be_kept, counts_of
+from coordination.test_targets_by_selection import (
+    SELECTIONS,
+    SlowSettlements,
+    can_be_kept,
+    check_caps_of_long_lists,
+    check_that_slots_grow,
+    counts_of,
+)
 from fairsync.coordination.lease import Settlement
 from fairsync.ledger import Entry
 from fairsync.promises.selection import selection_name
@@ -76,6 +83,17 @@ def test_promises_over_a_horizon_hold_with_several_replicas(start: Start, seed: 
         count = replicas.count(promise.where)
         assert promise.floor(T * K) <= count
         assert (cap := promise.cap(T * K)) is None or count <= cap
+
+
+def test_lists_longer_than_k_keep_caps_beside_others(start: Start) -> None:
+    catalog = make_catalog()
+    settings: dict[str, Any] = {"k": K, "horizon": T, "promises": [fs.Promise({"category": "toys"}, at_most=45)]}
+    check_caps_of_long_lists([start(catalog, **settings) for _ in range(2)], catalog)
+
+
+def test_atoms_may_be_added_while_the_first_limited_request_is_open(start: Start) -> None:
+    catalog = make_catalog()
+    check_that_slots_grow(start(catalog, k=K, floors=0, horizon=1, auto_restart=False, batch_size=8), catalog)
 
 
 @pytest.mark.parametrize("requests", [1, 8])

@@ -112,10 +112,10 @@ class Simulation:
         self.open.pop(number, None)
         self.coordinator.release(number)
 
-    def lease(self, n: int) -> Lease:
+    def lease(self, n: int, k: int | None = None) -> Lease:
         while True:
             is_over = self.book["requests"] >= self.horizon and not self.open
-            lease = self.coordinator.try_lease(n)
+            lease = self.coordinator.try_lease(n, k=k)
             if lease is not None:
                 break
             if self.unsettled:

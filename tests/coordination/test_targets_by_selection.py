@@ -50,14 +50,18 @@ class SlowSettlements:
     def promises(self) -> tuple[fs.Promise, ...] | None:
         return self.coordinator.promises
 
-    def lease(self, n: int) -> Lease:
-        while (lease := self.coordinator.try_lease(n)) is None:
+    def lease(self, n: int, k: int | None = None) -> Lease:
+        while (lease := self.coordinator.try_lease(n, k=k)) is None:
             assert self.out, "a lease waits though no other is open"
             self.settle_one()
         return lease
 
-    def settle(self, *arguments: Any) -> None:
+    def keep(self, *arguments: Any) -> None:
+        """Settle a lease when the next one cannot be granted beside it, or at the end."""
         self.out.append(lambda: self.coordinator.settle(*arguments))
+
+    def settle(self, *arguments: Any) -> None:
+        self.keep(*arguments)
         while len(self.out) > self.rng.integers(0, 5):
             self.settle_one()
 
@@ -211,6 +215,77 @@ def test_a_cap_counts_what_was_settled_since_the_totals_were_read() -> None:
         caps, code = coordinator.terms.caps, coordinator.labels.index("wine")
         assert caps is not None
         assert caps[code] - coordinator.totals().exposures[code] == 40 - used
+
+
+def test_lists_longer_than_k_keep_the_limits_per_list() -> None:
+    """A column without a limit has none in a longer list either: only then is there room for the limits of others."""
+    catalog = make_catalog()
+    front_end = fs.FrontEnd(catalog, coordinator := by_the_clock(catalog))
+    coordinator.set_targets(promises=[fs.Promise({"new": True}, at_most_per_list=1)], requests=50)
+    for where in ({"category": "toys"}, {"category": "books"}, {}):
+        for row in front_end.retrieve(make_users(12), k=2 * K, where=where).ids:
+            assert len(set(row.tolist())) == 2 * K
+            assert counts_of(catalog, row, {"new": True}) <= 1
+
+
+@pytest.mark.parametrize("floor", [0, 30])
+def test_limits_per_list_are_kept_where_only_a_cap_has_to_give_way(floor: int) -> None:
+    """Who asks for one category gets it, also if its cap is used up, or reserved for a floor."""
+    catalog = make_catalog()
+    front_end = fs.FrontEnd(catalog, coordinator := by_the_clock(catalog))
+    capped = fs.Promise({"category": "books"}, at_least=floor, at_most=floor)
+    coordinator.set_targets(promises=[fs.Promise({"new": True}, at_most_per_list=1), capped], requests=50)
+    for row in front_end.retrieve(make_users(12), where={"category": "books"}).ids:
+        assert len(set(row.tolist())) == K
+        assert counts_of(catalog, row, {"new": True}) <= 1
+
+
+def check_that_slots_grow(coordinator: fs.Coordinator, catalog: fs.Catalog) -> None:
+    """Check that requests are answered after targets have added atoms while the first limited request was open."""
+    slow = SlowSettlements(coordinator, np.random.default_rng(0))
+    slow.settle = slow.keep  # type: ignore[method-assign]
+    floor = fs.Promise({"category": "books"}, at_least=60)
+    coordinator.set_targets(promises=[floor, fs.Promise({"new": True}, at_least=5)], requests=50)
+    fs.FrontEnd(catalog, slow).retrieve(make_users(2), where={"category": "wine"})
+    new = fs.Promise({"new": True, "provider": "acme"}, at_least=5)
+    coordinator.set_targets(promises=[floor, new], requests=50)
+    slow.settle_all()
+    front_end = fs.FrontEnd(catalog, coordinator)
+    for _ in range(5):
+        front_end.retrieve(make_users(8))
+    assert coordinator.totals().requests == 42
+    assert coordinator.outlook("books", 5, 8) is not None
+
+
+def test_atoms_may_be_added_while_the_first_limited_request_is_open() -> None:
+    catalog = make_catalog()
+    check_that_slots_grow(by_the_clock(catalog), catalog)
+
+
+def check_caps_of_long_lists(coordinators: list[fs.Coordinator], catalog: fs.Catalog) -> None:
+    """Check that a cap holds though each front end that searches at the same time could use it up by one list."""
+    cap, shown = 45, list[np.ndarray]()
+    slow = [SlowSettlements(one, np.random.default_rng(0)) for one in coordinators]
+    fronts = [fs.FrontEnd(catalog, one) for one in slow]
+    for one in slow:
+        one.out = slow[0].out
+    for _ in range(3):
+        for _ in range(4):  # the first front end is alone for a while, and gets all that the cap has left
+            shown.append(fronts[0].retrieve(make_users(1), k=1).ids.ravel())
+            slow[0].settle_all()
+        for front, one, lists in zip(fronts, slow, (1, 2), strict=True):
+            one.settle = one.keep  # type: ignore[method-assign]
+            shown += [front.retrieve(make_users(1), k=4 * K).ids.ravel() for _ in range(lists)]
+            del one.settle
+        slow[0].settle_all()
+    assert 0 < counts_of(catalog, np.concatenate(shown), {"category": "toys"}) <= cap
+
+
+def test_lists_longer_than_k_keep_caps_beside_others() -> None:
+    catalog = make_catalog()
+    coordinator = by_the_clock(catalog)
+    coordinator.set_targets(promises=[fs.Promise({"category": "toys"}, at_most=45)], requests=50)
+    check_caps_of_long_lists([coordinator, coordinator], catalog)
 
 
 def test_lower_priorities_give_way() -> None:

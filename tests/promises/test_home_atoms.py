@@ -227,7 +227,8 @@ def test_atoms_leave_a_home_that_no_longer_stands_for_them() -> None:
         limits = None if list_limits is None else np.array(list_limits)
         now = replace(before, floors=np.array(floors), caps=np.array(caps), list_limits=limits, home=None)
         found = with_homes_before(atoms, now, before)
-        assert found is not None and found.home is not None
+        assert found is not None
+        assert found.home is not None
         return [int(one) for one in found.home]
 
     assert homes([4, 0, 0, 0], [NO_CAP, 9, 9, NO_CAP]) == [2, 2, 2]

@@ -1,5 +1,6 @@
 """A promise checks what it is given, and round-trips."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -61,3 +62,12 @@ def test_each_says_which_attribute_may_be_meant() -> None:
         fs.each(catalog, "providr", at_least=1)
     with pytest.raises(fs.InvalidInputError, match=r"at_least is 100.0: a float is a share"):
         fs.Promise({"provider": "acme"}, at_least=100.0)
+
+
+@pytest.mark.parametrize("wrap", [lambda one: [one], lambda one: {"not": one}, lambda one: (one,)])
+def test_conditions_nested_without_end_are_refused(wrap: Callable[[Any], Any]) -> None:
+    value: Any = "a"
+    for _ in range(900):  # as deep as JSON is read
+        value = wrap(value)
+    with pytest.raises(fs.InvalidInputError, match="nested too deeply"):
+        fs.Promise({"brand": value}, at_least=7)

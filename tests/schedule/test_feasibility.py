@@ -142,6 +142,24 @@ def test_campaigns_in_the_future_the_present_and_the_past() -> None:
         check_promise(campaign(0, 1), [], {}, DAYS, START + DAY, Supply.of_groups(CAPS, 2))
 
 
+@pytest.mark.parametrize(
+    ("window", "words"),
+    [
+        (Window("day", "UTC", None, START + DAY), "no whole day is left between .*: choose a later end"),
+        (
+            Window("week", "UTC", START + 8 * DAY, START + 12 * DAY),
+            "no whole week is left between .* choose a later end",
+        ),
+        (Window("day", "UTC", START - DAY, START), "the time of each day from .* is over: choose one that ends after"),
+    ],
+)
+def test_days_and_weeks_without_a_whole_one_to_come_are_refused_for_what_they_are(window: Window, words: str) -> None:
+    """The first ends with the day under way, and the second is to come but short."""
+    promise = ScheduledPromise.of_group("toys", 100, window)
+    with pytest.raises(InvalidInputError, match=words):
+        check_promise(promise, [], {}, DAYS, START + HOUR, Supply.of_groups(CAPS, 2))
+
+
 def test_exposures_so_far_count_towards_a_campaign() -> None:
     """If a floor is raised while the campaign runs, earlier exposures are not required again."""
     campaign = ScheduledPromise.of_group("toys", 100, Window.campaign(START, START + 4 * HOUR, "UTC"))

@@ -261,13 +261,15 @@ class Coordinator(NoCopies, Closable):
         if self._election is not None:
             self._election.announce()
 
-    def lease(self, n: int) -> Lease:
-        """Lease up to n requests. Blocks while granting them could make a floor unreachable."""
-        while (lease := self.try_lease(n, timeout=self.lease_seconds)) is None:
+    def lease(self, n: int, k: int | None = None) -> Lease:
+        """Lease up to n requests of k candidates. Blocks while granting them could make a floor unreachable."""
+        while (lease := self.try_lease(n, timeout=self.lease_seconds, k=k)) is None:
             pass
         return lease
 
-    def try_lease(self, n: int, timeout: float = 0.0, seconds: float | None = None) -> Lease | None:
+    def try_lease(
+        self, n: int, timeout: float = 0.0, seconds: float | None = None, k: int | None = None
+    ) -> Lease | None:
         """Lease up to n requests; None if that would block for longer than ``timeout`` seconds.
 
         Parameters
@@ -278,11 +280,14 @@ class Coordinator(NoCopies, Closable):
             Seconds to wait for open leases.
         seconds
             Seconds after which the lease expires. Defaults to ``lease_seconds``.
+        k
+            Candidates of each of these requests, of which more than the promise assumes may use more of the caps.
+            Defaults to `k`.
         """
         n, deadline, tries = check_positive(n, "n"), time.monotonic() + timeout, 0
         with self._changed:
             self._check_open()
-            while (lease := self._state.lease(n, seconds)) is None:
+            while (lease := self._state.lease(n, seconds, k)) is None:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return None

@@ -67,8 +67,8 @@ class CoordinatorProtocol(Protocol):
     @property
     def k(self) -> int: ...  # noqa: D102
 
-    def lease(self, n: int) -> Lease:
-        """Lease up to n requests. Blocks while granting them could make a floor unreachable."""
+    def lease(self, n: int, k: int | None = None) -> Lease:
+        """Lease up to n requests of k candidates. Blocks while granting them could make a floor unreachable."""
         ...
 
     def settle(self, number: int, settlement: Settlement) -> object:
@@ -283,7 +283,7 @@ class FrontEnd(NoCopies, Closable):
         start, lost, parts = 0, 0, []
         while start < len(waiting):
             with span("lease"):
-                lease = self.coordinator.lease(len(waiting) - start)
+                lease = self.coordinator.lease(len(waiting) - start, k)
             here = waiting[start : start + lease.batch.requests]
             items = self._following(items, lease.batch.terms.membership, lease.batch.terms.home)
             try:

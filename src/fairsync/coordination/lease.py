@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.atoms import Membership
     from fairsync.loop.batch import Batch
+    from fairsync.policies import Terms
 
 
 def lease_key(number: int) -> str:
@@ -51,12 +52,12 @@ class Settlement(Outcome):
     answers: Mapping[str, bytes] = field(default_factory=dict, kw_only=True)
     membership: Membership | None = field(default=None, kw_only=True)
 
-    def within(self, membership: Membership | None) -> Settlement:
-        """Return the settlement for a coordinator with these atoms.
+    def within(self, terms: Terms) -> Settlement:
+        """Return the settlement for a coordinator with the atoms of these terms.
 
-        The coordinator that has granted the lease may have been another one, whose atoms had other codes. Then prices
-        are not learnt from it.
+        Atoms may have been added since the lease was granted. The coordinator that has granted it may have been another
+        one, whose atoms had other codes. Then prices are not learnt from it.
         """
-        if keeps_codes(self.membership, membership):
-            return self
+        if keeps_codes(self.membership, terms.membership):
+            return self if self.slots is None else replace(self, slots=self.slots.grown(terms.n_atoms))
         return replace(self, sample=None, slots=None, certified=None)

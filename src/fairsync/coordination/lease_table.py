@@ -166,7 +166,7 @@ def fills_every_slot(terms: Terms, missing: NDArray[np.int64]) -> bool:
 
 
 def _at_most(room: NDArray[np.int64] | None, batch: Batch) -> NDArray[np.int64] | None:
-    return None if room is None else np.minimum(room, batch.requests * batch.terms.k)
+    return None if room is None else np.minimum(room, batch.requests * batch.k)
 
 
 def _suffices(batch: Batch) -> bool:

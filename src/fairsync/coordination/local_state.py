@@ -98,13 +98,14 @@ class LocalState:
         soonest = min(self._deadlines.values(), default=float("inf")) - self._clock()
         return min(max(soonest, _MIN_DELAY), _MAX_DELAY)
 
-    def lease(self, n: int, seconds: float | None = None) -> Lease | None:
-        """Lease up to n requests, to expire after these seconds; None if it has to wait for open leases."""
+    def lease(self, n: int, seconds: float | None = None, k: int | None = None) -> Lease | None:
+        """Lease up to n requests of k candidates, to expire after these seconds; None if it has to wait for others."""
         self._expire()
         leased = self.leases.requests
         reserved = None if self.loop.certificate is None else self.leases.reserved(self.terms)
         loop = self.loop.begin(self.terms, self.policy, leased=leased, reserved=reserved)
-        granted = self.leases.grant(loop.next_batch(self.terms, self.policy, n, leased=leased))
+        batch = loop.next_batch(self.terms, self.policy, n, leased=leased)
+        granted = self.leases.grant(batch if k is None else replace(batch, k=k))
         if granted is None:
             return None
         self.loop, (self.leases, lease) = loop, granted
@@ -117,7 +118,7 @@ class LocalState:
         if settled is None:
             return None
         leases, entry = settled
-        settlement = settlement.within(self.terms.membership)
+        settlement = settlement.within(self.terms)
         if number not in self.leases.open and self.terms.caps is not None:
             if self.ledger.knows(lease_key(number)):
                 return None  # a coordinator that died has settled it, or it was recorded late

@@ -69,9 +69,9 @@ class CoordinatorHost:
             "policy": self._coordinator.policy.name,
         }
 
-    def lease(self, n: int) -> Lease | None:
-        """Lease up to n requests; None if that would block for long."""
-        return self._coordinator.try_lease(n, timeout=_LEASE_TIMEOUT)
+    def lease(self, n: int, k: int | None = None) -> Lease | None:
+        """Lease up to n requests of k candidates; None if that would block for long."""
+        return self._coordinator.try_lease(n, timeout=_LEASE_TIMEOUT, k=k)
 
     @ray.method(concurrency_group="settling")
     def settle(self, number: int, settlement: Settlement) -> None:
@@ -240,11 +240,11 @@ class RayCoordinator:
         """Candidates per request."""
         return self._k
 
-    def lease(self, n: int) -> Lease:
-        """Lease up to n requests. Blocks while granting them could make a floor unreachable."""
+    def lease(self, n: int, k: int | None = None) -> Lease:
+        """Lease up to n requests of k candidates. Blocks while granting them could make a floor unreachable."""
         lease: Lease | None = None
         while lease is None:
-            lease = self._call("lease", n)
+            lease = self._call("lease", n, k)
         return lease
 
     def settle(self, number: int, settlement: Settlement) -> None:

@@ -147,7 +147,7 @@ class SharedCertificate:
             return None
         quota = LeaseQuota().closed(new_number(), {}, terms)
         if room is not None:
-            most = np.minimum(room[quota.capped], batch.requests * terms.k)
+            most = np.minimum(room[quota.capped], batch.requests * batch.k)
             quota = replace(quota, allowances={number: most})
         self._write(transaction, quota)
         return replace(batch, certificate=plan, room=room)

@@ -112,8 +112,8 @@ class SharedState(SharedView):
         """Return the seconds after which to look again whether leases were settled."""
         return min(_MIN_DELAY * 2.0 ** min(tries, 9), _MAX_DELAY) * random.uniform(0.5, 1.0)
 
-    def lease(self, n: int, seconds: float | None = None) -> Lease | None:
-        """Lease up to n requests, to expire after these seconds; None if it has to wait for open leases.
+    def lease(self, n: int, seconds: float | None = None, k: int | None = None) -> Lease | None:
+        """Lease up to n requests of k candidates, to expire after these seconds; None if it has to wait for others.
 
         If the connection breaks, the caller repeats it: then the first grant, of which nobody knows, is taken back.
         """
@@ -123,7 +123,9 @@ class SharedState(SharedView):
             number = rows.retried = new_number()
             batch = self._grant_at_once(number, n, seconds)
         if batch is None:
-            batch = self.ledger.database.run(lambda tx: self._grant(tx, number, n, seconds), "exclusive", durable=False)
+            batch = self.ledger.database.run(
+                lambda tx: self._grant(tx, number, n, seconds, k), "exclusive", durable=False
+            )
         rows.retried = 0
         if batch is None:
             return None
@@ -150,8 +152,8 @@ class SharedState(SharedView):
         batch = self._next_batch(batch.requests, before - rows.progress.totals.requests, mine)
         return batch if self.terms.membership is None else self.certificate.under_quota(batch)
 
-    def _grant(self, transaction: Transaction, number: int, n: int, seconds: float) -> Batch | None:
-        """Lease up to n requests with all other leases known; None if they have to be waited for."""
+    def _grant(self, transaction: Transaction, number: int, n: int, seconds: float, k: int | None) -> Batch | None:
+        """Lease up to n requests of k candidates with all other leases known; None if they have to be waited for."""
         rows, found = self.rows, self.expire(transaction, self.read_alone(transaction))
         leases = found.leases
         if not leases.open and rows.progress.is_over(self.terms):
@@ -161,6 +163,7 @@ class SharedState(SharedView):
             rows.begin(latest, len(latest.totals.exposures))
             self.certificate.close_quota(transaction, self.terms, leases.open)
         batch = self._next_batch(n, leases.requests, found.mine)
+        batch = batch if k is None else replace(batch, k=k)
         if self.terms.membership is None:
             granted = replace(leases, issued=number - 1).grant(batch)
             lease = None if granted is None else granted[1].batch
@@ -200,7 +203,7 @@ class SharedState(SharedView):
         """
         if len(settlement.entry.counts) > len(self.groups.labels):
             self.refresh()  # another coordinator has added groups
-        settlement = settlement.within(self.terms.membership)
+        settlement = settlement.within(self.terms)
         counted = self.ledger.settle(number, settlement.entry, lease_key(number), settlement.answers)
         self.rows.forget(number)
         if counted is None:

@@ -65,10 +65,11 @@ def needs_guard(
             can_be_met(plan, left - requests, terms)
             or can_be_met(due_exposures(plan, left, terms), left - requests, terms)
         )
-    if terms.list_limits is not None and (given > terms.list_limits).any():
+    limits = terms.limits_of_any_list
+    if limits is not None and (given > limits).any():
         return True
     # If even lists that serve nothing of the certificate leave it one, no list can break it but by its caps.
-    if room is None and terms.list_limits is None:
+    if room is None and limits is None:
         return not can_be_met(plan, left - requests, terms)
     live = LiveCertificate(terms, plan, missing, room)
     if not live.is_deliverable(left - requests):

@@ -48,7 +48,7 @@ class OpenList:
         self.certificate, self.plan = certificate, certificate.plan
         self.missing = certificate.missing.copy()
         self.home = certificate.terms.home
-        limits = certificate.terms.list_limits
+        limits = certificate.terms.limits_of_any_list
         self.limits = None if limits is None else limits.copy()
         self.slack = certificate.slack if keeps_caps else None
         self.room = certificate.room
@@ -186,18 +186,22 @@ class OpenList:
     def relax(self) -> bool:
         """Drop a rule for the rest of this list; return whether there was one left.
 
-        List limits go first, then what the certificate reserves of the caps, then the caps. Only for requests whose
-        eligible items are too few to fill a list by the rules.
+        List limits go first, then what the certificate reserves of the caps, then the caps. Where limits gave way and
+        that was not enough, they hold again for what the next rule lets in. Only for requests whose eligible items are
+        too few to fill a list by the rules.
         """
         if self.limits is not None:
             self.limits = None
-        elif self.slack is not None and self.room is not None:
-            self.slack, self.room = self.room - self.links.exposures(self.counts_by_atom()), None
-            self.plan = np.zeros_like(self.plan)
-        elif self.slack is not None:
-            self.slack = None
-        else:
+            return True
+        if self.slack is None:
             return False
+        exposures, limits = self.links.exposures(self.counts_by_atom()), self.certificate.terms.limits_of_any_list
+        if self.room is not None:
+            self.slack, self.room = self.room - exposures, None
+            self.plan = np.zeros_like(self.plan)
+        else:
+            self.slack = None
+        self.limits = None if limits is None else limits - exposures
         return True
 
     def write(self, rows: NDArray[np.int64], relevance: Floats) -> None:

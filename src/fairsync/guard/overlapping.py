@@ -86,7 +86,7 @@ class OverlapGuard:
             is_open = chosen.relax()
 
     def _breaks_limits(self, given: Counts) -> bool:
-        limits = self.terms.list_limits
+        limits = self.terms.limits_of_any_list
         return limits is not None and bool((given > limits).any())
 
     def _apply_second_rule(self, i: int, rows: NDArray[np.int64], relevance: Floats, *, may_lack: bool) -> None:

@@ -295,7 +295,7 @@ def _costs(
     """Return the subsidies and costs of each promise, from its exposures."""
     prices = batch.prices_by_promise
     subsidised: NDArray[np.int64] = np.minimum(counts, batch.missing) if batch.keeps_floors else counts
-    members, limits, for_limits = batch.terms.membership, batch.terms.list_limits, None
+    members, limits, for_limits = batch.terms.membership, batch.terms.limits_of_any_list, None
     if best is None:
         given_up = np.full(len(counts), np.nan)
     elif members is None:

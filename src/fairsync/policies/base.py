@@ -50,7 +50,7 @@ class Terms:
     membership : Membership or None
         The promises of each atom; None if promise p is atom p.
     list_limits : numpy.ndarray or None
-        (P,) the most items of each promise in one list, at most k; None if no promise limits it.
+        (P,) the most items of each promise in one list, k where it has no limit; None if no promise limits it.
     certain : numpy.ndarray or None
         (P,) the floors that are certain although requests exclude items; None if all are.
     certificate : numpy.ndarray or None
@@ -105,6 +105,18 @@ class Terms:
         """(A,) whether an atom belongs to a promise with a floor."""
         has: npt.NDArray[np.bool_] = self.floors > 0
         return has if self.membership is None else self.membership.in_any(has)
+
+    @cached_property
+    def limits_of_any_list(self) -> Counts | None:
+        """(P,) the most items of each promise in a list that may have more than k items, `NO_CAP` without a limit.
+
+        Examples
+        --------
+        >>> terms = Terms(np.zeros(2), np.array([9, 9]), k=5, horizon=9, batch_size=1, list_limits=np.array([2, 5]))
+        >>> [int(limit) if limit < NO_CAP else None for limit in terms.limits_of_any_list]
+        [2, None]
+        """
+        return None if self.list_limits is None else np.where(self.list_limits < self.k, self.list_limits, NO_CAP)
 
     @cached_property
     def least_capacity(self) -> int:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog, Where
 
+# Conditions that make sense have at most three levels: attributes, "not", and a list. What is wrong with others is said
+# best by those that know the attributes, unless reading them would exhaust the stack.
+_DEEPEST = 8
 _FIELDS = ("where", "at_least", "at_most", "at_most_per_list", "name", "each", "priority", "max_price")
 
 
@@ -254,15 +257,20 @@ def promises_of_labels(rule: Promise, catalog: Catalog, rows: SelectedRows | Non
     ]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, depth: int = 0) -> Any:
     """Return conditions as JSON can hold them, with lists in place of sets and arrays."""
+    if depth > _DEEPEST:
+        raise InvalidInputError(
+            "the conditions of a promise are nested too deeply: a condition is a value, a list of values,"
+            ' {"not": value or list}, or a range {"at_least": number, "at_most": number}.'
+        )
     if hasattr(value, "items"):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, set | frozenset):
-        return sorted(map(_plain, value), key=str)
+        return {name: _plain(one, depth + 1) for name, one in value.items()}
     if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist()) if value.ndim else value.item()
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+        return _plain(value.tolist(), depth) if value.ndim else value.item()
+    if isinstance(value, set | frozenset):
+        return sorted((_plain(one, depth + 1) for one in value), key=str)
+    return [_plain(one, depth + 1) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _name_of(where: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fairsync.schedule.promise import ScheduledPromise
     from fairsync.schedule.seasonal_profile import Ints
     from fairsync.schedule.supply import Supply
-    from fairsync.schedule.window import Span
+    from fairsync.schedule.window import Span, Window
 
 _WEEK = timedelta(days=7)
 # Shares are rounded down to this many digits.
@@ -242,7 +242,7 @@ class FeasibilityCheck:
         else:
             spans = [span for span in (current or promise.window.after(now),) if span]
         if not spans:
-            raise InvalidInputError(f"the {promise.window} is over: choose one that ends after {now.isoformat()}.")
+            raise _nothing_to_come(promise.window, now)
         asked, start = _asked(promise), max(spans[0].start, now)
         most = asked if up_to_asked else None
         by_window = []
@@ -420,6 +420,18 @@ class FeasibilityCheck:
                 exposures[p] = so_far + missing - (math.ceil(missing * left / whole) if whole else missing)
             requests[p] = came + soon
         return WindowProgress(exposures, np.zeros_like(exposures), requests)
+
+
+def _nothing_to_come(window: Window, now: datetime) -> InvalidInputError:
+    """Return the refusal of a window that has no span which is still to begin, or under way for a campaign."""
+    if window.end is None or window.end <= now or not window.recurs:
+        which = f"time of {window}" if window.recurs else f"{window}"
+        return InvalidInputError(f"the {which} is over: choose one that ends after {now.isoformat()}.")
+    first = max(now, window.start or now)
+    return InvalidInputError(
+        f"no whole {window.kind} is left between {window.local(first)} and {window.local(window.end)}, {window.zone}:"
+        " choose a later end."
+    )
 
 
 def _asked(promise: ScheduledPromise) -> float:

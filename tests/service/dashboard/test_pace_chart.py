@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from datetime import date
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from service.dashboard.page import Page
-    from service.dashboard.simulated_shop import SimulatedShop
+from fairsync.schedule import ScheduledPromise, Window
+from service.dashboard.browser import ServedShop
+from service.dashboard.page import Page
+from service.dashboard.simulated_shop import SimulatedShop, utc
 
 
 def test_shows_the_exposures_so_far_and_the_projection(page: Page, shop: SimulatedShop) -> None:
@@ -58,3 +60,31 @@ def test_the_band_ends_at_the_low_and_the_high_projection(page: Page, shop: Simu
     drawn = [value(float(y)) for _, y in dotted]
     assert drawn == pytest.approx([due for _, due in pace.expected], abs=0.004 * pace.floor)
     page.row("Toys").get_by_text("with low or high traffic").wait_for()
+
+
+def test_all_of_the_chart_is_within_it_on_a_phone_in_any_language_and_before_the_window(browser: Any) -> None:
+    """In German no number below a million is shortened; a window that is to come has no present time in it."""
+    start = utc("2026-03-03T00:00")
+    later = Window.campaign(date(2026, 6, 1), date(2026, 6, 2), "UTC")
+    promises = [
+        ScheduledPromise.of_group("Toys", 400_000, Window.campaign(date(2026, 3, 3), date(2027, 3, 2), "UTC")),
+        ScheduledPromise.of_group("Books", 300, later),
+    ]
+    shop = SimulatedShop(["Toys", "Books"], promises, start)
+    shop.advance(3)
+    own = ServedShop(shop)
+    page = Page(browser, own.url, viewport={"width": 360, "height": 740}, locale="de-DE")
+    for label, text in (("Toys", "floor 400.000"), ("Books", "floor 300")):
+        page.row(label).get_by_role("button", name=label, exact=True).click()
+        chart = page.row(label).locator("svg.pace")
+        chart.get_by_text(text, exact=True).wait_for()
+        outside = chart.evaluate(
+            """chart => [...chart.querySelectorAll("*")].filter(one => {
+                const [box, all] = [one.getBoundingClientRect(), chart.getBoundingClientRect()];
+                return box.left < all.left - 4 || box.right > all.right + 4;
+            }).map(one => one.outerHTML)"""
+        )
+        assert outside == []
+    assert page.row("Books").locator("svg.pace .now").count() == 0
+    page.context.close()
+    own.stop()

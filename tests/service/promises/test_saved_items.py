@@ -295,3 +295,11 @@ def test_unknown_attributes_and_wrong_values_are_refused_before_anything_is_save
         assert everything(service.catalog) == before
     with started(shop) as service:
         assert everything(service.catalog) == before
+
+
+def test_an_item_that_is_named_twice_is_removed_once(config: Path) -> None:
+    with started(config) as service:
+        service.items.remove(["item-3", "item-4", "item-3"])
+        assert len(service.catalog) == 18
+    with started(config) as service:
+        assert len(service.catalog) == 18

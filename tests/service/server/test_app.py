@@ -251,6 +251,7 @@ def test_what_one_call_may_ask_for_has_limits(limits: dict[str, int], vectors: A
         b'{"a":' * 100_000,
         b'{"reports": 1' + b"0" * 5_000 + b"}",
         b'{"group": "\\ud800"}',
+        b'{"where": {"category": ' + b"[" * 700 + b"]" * 700 + b'}, "at_least": 5, "window": {"every": "day"}}',
         b"\xff\xfe{}",
     ],
 )

@@ -109,8 +109,8 @@ class SavedItems:
         self._save(ids, lambda _, __: columns)
 
     def remove(self, ids: Sequence[Label]) -> None:
-        """Save that items are removed."""
-        self._save(ids, lambda _, __: {})
+        """Save that items are removed. One that is named twice is removed once."""
+        self._save(list(dict.fromkeys(ids)), lambda _, __: {})
 
     def load(self) -> list[Callable[[Catalog], CatalogChange | None]]:
         """Return the changes since the last call, of all services that share the ledger, to be applied in order.
