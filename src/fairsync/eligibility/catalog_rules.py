@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Lists of different lengths are sorted in one table, unless that has this many times as many places as there are rows.
 _MOST_PADDED = 4
+# A list of a single request is short up to this many ids.
+_FEW = 64
 
 
 class CatalogRules(Rules):
@@ -98,6 +100,10 @@ def _excluded_rows(
     exclude: Exclude | None, catalog: Catalog, n: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return the excluded rows, sorted and distinct in each request, their offsets, and numbers of unknown ids."""
+    if n == 1 and type(exclude) is list and catalog.ids_are_words and [*map(type, exclude)] == [list]:
+        few = _few_excluded(exclude, catalog)
+        if few is not None:
+            return few
     rows, lengths = _excluded(exclude, catalog, n)
     unknown = np.zeros(n, dtype=np.int64)
     if not len(rows):
@@ -129,6 +135,23 @@ def _excluded_rows(
     kept[:, 1:] &= table[:, 1:] != table[:, :-1]
     offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(kept, axis=1))])
     return (table[kept] if offsets[-1] < table.size else table.ravel()).astype(np.int64), offsets, unknown
+
+
+def _few_excluded(
+    exclude: list[list[Any]], catalog: Catalog
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None:
+    """Return what `_excluded_rows` does for a list of a few words; None if it is long, or if an id is no word.
+
+    The scan before has emptied the caches, so that each line of code takes several times as long as usual.
+    """
+    if len(exclude[0]) > _FEW:
+        return None
+    try:
+        found = catalog.rows_of_words(exclude).tolist()
+    except TypeError:
+        return None
+    known = sorted(set(found) - {-1})
+    return np.array(known, dtype=np.int64), np.array([0, len(known)]), np.array([found.count(-1)])
 
 
 def _sorted_by_key(
