@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -222,6 +223,9 @@ class RayCoordinator:
         with _translated_errors(name):
             ray.get(actor.close.remote(), timeout=_END_SECONDS)
         ray.kill(actor)
+        deadline = time.monotonic() + _END_SECONDS
+        while _exists(name) and time.monotonic() < deadline:  # Ray frees the name a moment later
+            time.sleep(0.05)
         return True
 
     @property

@@ -25,7 +25,7 @@ def test_one_promise_for_a_group_and_its_windows() -> None:
         TOYS,
         {"a": ScheduledPromise.of_group("wine", 5, DAY), "b": ScheduledPromise.of_group("toys", 5, Window.hour("UTC"))},
     )
-    with pytest.raises(InvalidInputError, match="already: change 'b'"):
+    with pytest.raises(InvalidInputError, match="already: change that one, whose id is 'b'"):
         check_unique(ScheduledPromise.of_group("toys", 900, DAY), {"b": TOYS})
 
 
