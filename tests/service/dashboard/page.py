@@ -56,7 +56,7 @@ class Page:
     def open_editor(self, row: Any) -> None:
         """Click on Edit. On a busy machine the row may be drawn again during the click: then click again."""
         editor = self.tab.locator("#editor[open]")
-        for attempt in range(240):
+        for attempt in range(600):
             if attempt % 30 == 0 and not editor.count():
                 row.get_by_role("button", name="Edit").click()
             if editor.count():
