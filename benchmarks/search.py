@@ -170,11 +170,11 @@ class Contest:
 def check_claims(figures: Sequence[Measurement], memory: dict[int, float]) -> list[Claim]:
     """Compare the slowest measurement of each kind with its limit. Small catalogs are ignored."""
     figures = [one for one in figures if one.items >= CLAIMED_ITEMS]
-    priced = [one for one in figures if one.contender == PRICED]
     exact = [one for one in figures if one.contender in (BARE, PRICED)]
     batches = [one.times_faster_than_faiss for one in exact if one.batch >= 16]
     single = [one.times_faster_than_faiss for one in exact if one.batch == 1]
-    added = [one.times_without_prices or 0.0 for one in priced if one.threads == 1]  # in CPU time, not by the clock
+    one_thread = [one.times_without_prices for one in figures if one.threads == 1]  # in CPU time, not by the clock
+    added = [times for times in one_thread if times is not None]
     claims = []
     if batches:
         claims.append(Claim("times as fast as faiss flat, batch ≥ 16", min(batches), 2.0, at_most=False))

@@ -1,7 +1,8 @@
 """Numbers and names as text, for messages, tables and plots."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from io import StringIO
 
 
@@ -40,6 +41,31 @@ def listed(names: Sequence[object], most: int) -> str:
     """
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + more
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text cut to a number of characters, with an ellipsis in the place of the rest.
+
+    Examples
+    --------
+    >>> shortened("toys", 4), shortened("books", 4)
+    ('toys', 'boo…')
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Return the known name that is closest to a misspelt one, as a question; another sentence if none is close.
+
+    Examples
+    --------
+    >>> did_you_mean("providr", ["category", "provider"], "Choose one of them.")
+    "Did you mean 'provider'?"
+    >>> did_you_mean("x", ["category", "provider"], "Choose one of them.")
+    'Choose one of them.'
+    """
+    close = get_close_matches(name, list(known), n=1)
+    return f"Did you mean {close[0]!r}?" if close else otherwise
 
 
 def plain_text(shown: object, width: int = 100) -> str:

@@ -210,7 +210,7 @@ def test_promises_that_overlap(files: Path) -> None:
     assert all(row["kept"] for row in rows.values())
     for wrong, why in (
         ([*options, "--floor", "9", "--policy", "guaranteed"], "give floors or promises, not both"),
-        (["--promise", "colour=red at_least=1"], "there is no attribute 'colour'"),
+        (["--promise", "colour=red at_least=1"], "'colour' is no attribute and no bound"),
         ([*options, "--policy", "ipw"], "ipw"),
     ):
         assert why in evaluate(*OWN, *wrong).stderr

@@ -123,6 +123,16 @@ def test_show_tells_groups_from_selections(tmp_path: Path) -> None:
     ]
 
 
+def test_show_has_no_name_of_thousands_of_labels(tmp_path: Path) -> None:
+    many = json.dumps({"provider": [f"p{number:03}" for number in range(100)]})
+    with SqlLedger(tmp_path / "a.db", 2) as ledger:
+        save_labels(ledger, ["books", many])
+        ledger.record([Entry(np.array([7, 5]), 9, 0.5, 0.1)])
+    shown = run("show", tmp_path / "a.db").output
+    assert "provider=p000 or p001" in shown
+    assert "p099" not in shown
+
+
 @pytest.mark.parametrize("old", OLD)
 def test_earlier_formats_are_shown_checked_and_migrated(old: str, tmp_path: Path) -> None:
     path = write_old(tmp_path / "a.db", OLD[old])

@@ -35,10 +35,13 @@ def counts_of(catalog: fs.Catalog, ids: np.ndarray, where: Mapping[str, Any]) ->
 
 
 class SlowSettlements:
-    """A coordinator whose settlements arrive later, in any order."""
+    """A coordinator whose settlements arrive later, in any order.
+
+    If it `holds_all`, they arrive when the next lease cannot be granted beside theirs, or with `settle_all`.
+    """
 
     def __init__(self, coordinator: fs.Coordinator, rng: np.random.Generator) -> None:
-        self.coordinator, self.rng, self.out = coordinator, rng, list[Any]()
+        self.coordinator, self.rng, self.out, self.holds_all = coordinator, rng, list[Any](), False
         self.answers, self.release = coordinator.answers, coordinator.release
         self.save_answers, self.k = coordinator.save_answers, coordinator.k
 
@@ -56,13 +59,9 @@ class SlowSettlements:
             self.settle_one()
         return lease
 
-    def keep(self, *arguments: Any) -> None:
-        """Settle a lease when the next one cannot be granted beside it, or at the end."""
-        self.out.append(lambda: self.coordinator.settle(*arguments))
-
     def settle(self, *arguments: Any) -> None:
-        self.keep(*arguments)
-        while len(self.out) > self.rng.integers(0, 5):
+        self.out.append(lambda: self.coordinator.settle(*arguments))
+        while not self.holds_all and len(self.out) > self.rng.integers(0, 5):
             self.settle_one()
 
     def settle_one(self) -> None:
@@ -230,7 +229,7 @@ def test_lists_longer_than_k_keep_the_limits_per_list() -> None:
 
 @pytest.mark.parametrize("floor", [0, 30])
 def test_limits_per_list_are_kept_where_only_a_cap_has_to_give_way(floor: int) -> None:
-    """Who asks for one category gets it, also if its cap is used up, or reserved for a floor."""
+    """A request for one category gets it, also if its cap is used up, or reserved for a floor."""
     catalog = make_catalog()
     front_end = fs.FrontEnd(catalog, coordinator := by_the_clock(catalog))
     capped = fs.Promise({"category": "books"}, at_least=floor, at_most=floor)
@@ -243,7 +242,7 @@ def test_limits_per_list_are_kept_where_only_a_cap_has_to_give_way(floor: int) -
 def check_that_slots_grow(coordinator: fs.Coordinator, catalog: fs.Catalog) -> None:
     """Check that requests are answered after targets have added atoms while the first limited request was open."""
     slow = SlowSettlements(coordinator, np.random.default_rng(0))
-    slow.settle = slow.keep  # type: ignore[method-assign]
+    slow.holds_all = True
     floor = fs.Promise({"category": "books"}, at_least=60)
     coordinator.set_targets(promises=[floor, fs.Promise({"new": True}, at_least=5)], requests=50)
     fs.FrontEnd(catalog, slow).retrieve(make_users(2), where={"category": "wine"})
@@ -274,9 +273,9 @@ def check_caps_of_long_lists(coordinators: list[fs.Coordinator], catalog: fs.Cat
             shown.append(fronts[0].retrieve(make_users(1), k=1).ids.ravel())
             slow[0].settle_all()
         for front, one, lists in zip(fronts, slow, (1, 2), strict=True):
-            one.settle = one.keep  # type: ignore[method-assign]
+            one.holds_all = True
             shown += [front.retrieve(make_users(1), k=4 * K).ids.ravel() for _ in range(lists)]
-            del one.settle
+            one.holds_all = False
         slow[0].settle_all()
     assert 0 < counts_of(catalog, np.concatenate(shown), {"category": "toys"}) <= cap
 

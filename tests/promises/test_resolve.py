@@ -187,7 +187,7 @@ def test_contradictions_are_named() -> None:
     with pytest.raises(
         fs.InfeasibleFloorsError, match=r"at least 25, or new=True at most 2 per list\. Or let floors give way"
     ):
-        resolve_promises(catalog, limited, 4, 25, 8)
+        resolve_promises(catalog, limited, 4, 25, 8, may_give_way=True)
 
 
 def test_caps_on_all_items_plan_every_slot() -> None:

@@ -54,10 +54,18 @@ def test_the_table_has_all_bounds_of_a_promise(tmp_path: Path) -> None:
     bounds = "at_least = 0.05\nat_most = 100_000\nat_most_per_list = 2\n"
     text = '[[promises]]\nwhere = {group = "%s"}\n%swindow = {every = "day"}\n'
     done = run_check(configured(tmp_path, text % ("wine", bounds) + text % ("toys", "at_most = 0.3\n")))
-    for whole in ("≥ 5 %", "≤ 100,000", "≤ 2 a list", "≤ 30 %"):
+    for whole in ("≥ 5 %", "≤ 100,000", "≤ 2 per list", "≤ 30 %"):
         assert whole in done.output
     (row,) = [line.split() for line in done.output.splitlines() if "group=toys" in line]
     assert row == ["group=toys", "each", "day,", "≤", "30", "%", "can", "be", "kept"], "no floor of it is in question"
+
+
+def test_the_table_has_no_name_of_thousands_of_labels(tmp_path: Path) -> None:
+    many = ", ".join(f'"item-{number}"' for number in range(18))
+    text = f'[[promises]]\nwhere = {{id = [{many}]}}\nat_most = 300\nwindow = {{every = "day"}}\n'
+    done = run_check(configured(tmp_path, text), columns=300)
+    assert "id=item-0 or item-1 " in done.output
+    assert "item-17" not in done.output
 
 
 def test_warns_if_every_request_with_a_history_is_limited(tmp_path: Path) -> None:

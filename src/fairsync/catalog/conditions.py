@@ -13,9 +13,10 @@ import numpy as np
 
 from fairsync.catalog.attributes import LabelColumn, ListColumn, NumberColumn
 from fairsync.errors import InvalidInputError
+from fairsync.text import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -112,10 +113,14 @@ def parse_conditions(where: Where, columns: Mapping[str, Column | IdColumn]) -> 
         raise InvalidInputError(f'a condition must be a dict such as {{"region": "DE"}}, got {where!r:.80}.')
     unknown = [name for name in where if name not in columns]
     if unknown:
-        close = get_close_matches(str(unknown[0]), [*columns], n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else f" There are {', '.join(map(repr, columns))}."
-        raise InvalidInputError(f"there is no attribute {unknown[0]!r}.{hint}")
+        raise no_attribute(unknown[0], columns)
     return tuple(_parse(name, where[name], columns[name]) for name in sorted(where))
+
+
+def no_attribute(name: object, columns: Iterable[str]) -> InvalidInputError:
+    """Return the error for a name that is none of the attributes."""
+    hint = did_you_mean(str(name), columns, f"There are {', '.join(map(repr, columns))}.")
+    return InvalidInputError(f"there is no attribute {name!r}. {hint}")
 
 
 def unknown_label(where: Where, columns: Mapping[str, Column | IdColumn]) -> str | None:
@@ -163,10 +168,10 @@ def _parse(name: str, given: Any, column: Column | IdColumn) -> Condition:
         return Condition(name, _values(name, given["not"], column), negated=True)
     if not keys or not keys <= set(_RANGE):
         unknown = [str(key) for key in given if key not in (*_RANGE, "not")]
-        close = get_close_matches(unknown[0], (*_RANGE, "not"), n=1) if unknown else []
+        hint = did_you_mean(unknown[0], (*_RANGE, "not"), "") if unknown else ""
         raise InvalidInputError(
             f"the condition on {name!r} must be a value, a list, {{'not': ...}}, or a range with 'at_least' and"
-            f" 'at_most', got {dict(given)!r:.80}." + (f" Did you mean {close[0]!r}?" if close else "")
+            f" 'at_most', got {dict(given)!r:.80}. {hint}".rstrip()
         )
     if isinstance(column, ListColumn | IdColumn) or column.kind not in ("int", "float"):
         raise InvalidInputError(f"{name!r} has no numbers, so that it has no range: give a value or a list.")

@@ -11,10 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from fairsync.cli.serve import ConfigFile, need_service, settings_file
+from fairsync.text import shortened
 
 if TYPE_CHECKING:
     from fairsync.promises import Promise
     from fairsync.service.check import ConfigurationCheck
+
+_LONGEST_NAME = 100  # characters: the conditions of a promise may list thousands of labels
 
 
 def check(
@@ -47,9 +50,9 @@ def _print(found: ConfigurationCheck, screen: Console) -> None:
     screen.print(facts)
     if found.verdicts:
         table = Table(title="Promises in the settings", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        for name in ("promise", "window", "promised", "largest", "safe", "verdict"):
+        for heading in ("promise", "window", "promised", "largest", "safe", "verdict"):
             # A truncated number would be misread, so that only names are wrapped.
-            table.add_column(name, no_wrap=name != "promise", overflow="fold")
+            table.add_column(heading, no_wrap=heading != "promise", overflow="fold")
         for verdict in found.verdicts:
             promise = verdict.promise
             asked = promise.promise.at_least or 0
@@ -57,7 +60,8 @@ def _print(found: ConfigurationCheck, screen: Console) -> None:
             word = "can be kept" if safe else "if traffic is as expected" if verdict.accepted else "cannot be kept"
             largest = [_number(number) if asked else "" for number in (verdict.largest, verdict.largest_safe)]
             window = str(promise.window).replace(", ", ",\n")
-            table.add_row(promise.promise.name, window, _bounds(promise.promise), *largest, word)
+            name = shortened(promise.promise.name, _LONGEST_NAME)
+            table.add_row(name, window, _bounds(promise.promise), *largest, word)
         screen.print(table)
     for warning in found.warnings:
         screen.print(warning, style="yellow", markup=False)
@@ -69,7 +73,7 @@ def _print(found: ConfigurationCheck, screen: Console) -> None:
 
 def _bounds(promise: Promise) -> str:
     """Return the bounds of a promise, one in a line."""
-    bounds = {"≥ {}": promise.at_least, "≤ {}": promise.at_most, "≤ {} a list": promise.at_most_per_list}
+    bounds = {"≥ {}": promise.at_least, "≤ {}": promise.at_most, "≤ {} per list": promise.at_most_per_list}
     return "\n".join(form.format(_number(one)) for form, one in bounds.items() if one is not None)
 
 

@@ -16,6 +16,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.ledger.labels import load_labels
 from fairsync.promises import Promise
 from fairsync.promises.selection import conditions_of, counted_text, is_selection
+from fairsync.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Label
     from fairsync.ledger.reader import Contents, LedgerReader
+
+_LONGEST_NAME = 100  # characters: a selection may list thousands of labels
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,7 @@ class ShownLedger:
             table.add_column("impressions", justify="right", no_wrap=True)
         for code in np.argsort(-totals.exposures, kind="stable")[:most].tolist():
             counts = [totals.exposures[code]] + ([] if totals.impressions is None else [totals.impressions[code]])
-            table.add_row(Text(self._name(code)), *(f"{count:,}" for count in counts))
+            table.add_row(Text(shortened(self._name(code), _LONGEST_NAME)), *(f"{count:,}" for count in counts))
         rest = len(totals.exposures) - most
         more = "more" if self._n_selections else "more groups"
         return [table, *([f"and {rest:,} {more}: --groups {len(totals.exposures)}"] if rest > 0 else [])]

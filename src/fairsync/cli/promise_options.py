@@ -6,17 +6,17 @@ import json
 import re
 import shlex
 import tomllib
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairsync.catalog.attributes import LabelColumn, ListColumn, NumberColumn
-from fairsync.catalog.conditions import ITEM_ID, parse_conditions
+from fairsync.catalog.conditions import ITEM_ID
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.loop.spending import check_budget
 from fairsync.promises import Promise, each
+from fairsync.text import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -169,9 +169,9 @@ def _parse(catalog: Catalog, words: Sequence[str]) -> tuple[dict[str, Any], dict
             given[name] = value if name == "name" else _number(name, value)
             continue
         if name not in catalog.attributes and name != ITEM_ID:
-            if close := get_close_matches(name, [*catalog.attributes, *_BOUNDS], n=1):
-                raise InvalidInputError(f"{name!r} is no attribute and no bound. Did you mean {close[0]!r}?")
-            parse_conditions({name: value}, catalog.attributes)  # raises with the names that there are
+            names = ", ".join(catalog.attributes)
+            hint = did_you_mean(name, [*catalog.attributes, *_BOUNDS], f"There are the attributes {names}.")
+            raise InvalidInputError(f"{name!r} is no attribute and no bound. {hint}")
         if sign in _RANGES:
             where[name] = {**_known_range(where.get(name), name), _RANGES[sign]: float(_number(name, value))}
             continue

@@ -281,8 +281,8 @@ class Coordinator(NoCopies, Closable):
         seconds
             Seconds after which the lease expires. Defaults to ``lease_seconds``.
         k
-            Candidates of each of these requests, of which more than the promise assumes may use more of the caps.
-            Defaults to `k`.
+            Candidates of each of these requests. Longer lists than the promise assumes may use up more of the caps.
+            Defaults to the coordinator's k.
         """
         n, deadline, tries = check_positive(n, "n"), time.monotonic() + timeout, 0
         with self._changed:

@@ -9,6 +9,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from fairsync.text import shortened
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -81,7 +83,7 @@ def render_promises(found: Evaluation, most: int = 40) -> list[Table]:
         for line in lines[:most]:
             bounds = [_bound(line[0].at_least), _most(line[0])]
             table.add_row(
-                Text(name if len(name := line[0].name) <= _NAME else name[: _NAME - 1] + "…"),
+                Text(shortened(line[0].name, _NAME)),
                 *bounds,
                 *(Text(_exposures(one), style="green" if one.kept else "bold red") for one in line),
             )

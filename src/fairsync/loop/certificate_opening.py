@@ -113,7 +113,7 @@ def require_certificate(
     made, totals = open_certificate(progress, terms, before, gives_way=gives_way), progress.totals
     if made is None and len(names):
         under_way = UnderWay(totals.requests, totals.exposures, remedy) if progress.left(terms) > 0 else None
-        raise explain_conflict(terms, names, under_way=under_way)
+        raise explain_conflict(terms, names, under_way=under_way, may_give_way=under_way is None)
     error = cannot_be_kept(terms, totals)
     if made is None:
         raise error

@@ -79,6 +79,7 @@ class Commitment:
         resolved = resolve_promises(
             catalog, promises, k, horizon, batch_size,
             max_exclude=max_exclude, before=before, give_way=_best_plan if gives_way else None,
+            may_give_way=True,
         )  # fmt: skip
         return cls(catalog, resolved.atoms.catalog(catalog), resolved.terms, resolved, gives_way)
 
@@ -120,7 +121,7 @@ class Commitment:
             catalog, self.resolved.promises if promises is None else promises, terms.k,
             terms.horizon if horizon is None else horizon, terms.batch_size,
             max_exclude=terms.max_exclude, before=self.resolved, give_way=_best_plan if self.gives_way else None,
-            is_steady=is_steady,
+            may_give_way=True, is_steady=is_steady,
         )  # fmt: skip
         return Commitment(catalog, resolved.atoms.catalog(catalog), resolved.terms, resolved, self.gives_way)
 

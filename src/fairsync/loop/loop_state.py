@@ -323,7 +323,8 @@ class LoopState:
         start
             Makes a fresh state of the policy. By default the policy continues with the state it has.
         gives_way
-            Whether floors of promises give way where not all can be met any more. Refused by default.
+            Whether floors of promises give way where not all can be met any more. By default the change is refused,
+            unless they could not be met before it either.
         late
             Whether promises that were added give way to all others of their priority, where not all can be met.
         names

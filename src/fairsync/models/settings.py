@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import TypeAlias
 
 from fairsync.errors import InvalidInputError
+from fairsync.text import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,7 @@ def make_settings(name: str, **changes: float) -> TrainingSettings:
     4
     """
     if name not in MODELS:
-        close = get_close_matches(name, MODELS, n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"Choose one of {', '.join(MODELS)}."
+        hint = did_you_mean(name, MODELS, f"Choose one of {', '.join(MODELS)}.")
         raise InvalidInputError(f"There is no model {name!r}. {hint}")
     defaults = MODELS[name]
     kinds = {field.name: type(getattr(defaults, field.name)) for field in fields(defaults)}

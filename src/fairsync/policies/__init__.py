@@ -1,7 +1,6 @@
 """Policies: promises and counts in, one price per promise out."""
 
 from collections.abc import Callable
-from difflib import get_close_matches
 
 from fairsync.errors import InvalidInputError
 from fairsync.policies.base import Feedback, Policy, Sample, Terms
@@ -12,6 +11,7 @@ from fairsync.policies.k_neighbor import KNeighbor
 from fairsync.policies.none import NoPolicy
 from fairsync.policies.regularized_fair import RegularizedFair
 from fairsync.policies.uncalibrated import Uncalibrated
+from fairsync.text import did_you_mean
 
 __all__ = [
     "IPW",
@@ -49,7 +49,6 @@ def make_policy(policy: str | Policy) -> Policy:
             raise InvalidInputError(f"policy must be one of {names}, or an object with step(), got {policy!r}.")
         return policy
     if policy not in POLICIES:
-        close = get_close_matches(policy, POLICIES, n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"Choose one of {names}."
+        hint = did_you_mean(policy, POLICIES, f"Choose one of {names}.")
         raise InvalidInputError(f"There is no policy {policy!r}. {hint}")
     return POLICIES[policy]()

@@ -32,7 +32,9 @@ EXPLAIN_SECONDS = 20.0
 _SHOWN = 5
 
 
-def check_together(terms: Terms, names: Sequence[str], seconds: float = SECONDS) -> Counts:
+def check_together(
+    terms: Terms, names: Sequence[str], seconds: float = SECONDS, *, may_give_way: bool = False
+) -> Counts:
     """Return a certificate for a whole horizon, or raise the error that says which promises cannot hold together.
 
     Parameters
@@ -41,6 +43,8 @@ def check_together(terms: Terms, names: Sequence[str], seconds: float = SECONDS)
         The promises, and their names.
     seconds
         The time limit for the decision.
+    may_give_way
+        As in `explain_conflict`.
 
     Raises
     ------
@@ -60,17 +64,21 @@ def check_together(terms: Terms, names: Sequence[str], seconds: float = SECONDS)
     >>> check_together(terms, ["toys", "acme"])
     Traceback (most recent call last):
     fairsync.errors.InfeasibleFloorsError: These 2 promises cannot hold together: toys (at least 5), acme (at least 5).
-    One change would suffice: toys at least 4, or acme at least 4. Or let floors give way:
-    FairRetriever(if_infeasible='give way').
+    One change would suffice: toys at least 4, or acme at least 4.
     """
     plan = find_certificate(terms, terms.floors, terms.caps, terms.horizon, seconds=seconds)
     if plan is None:
-        raise explain_conflict(terms, names)
+        raise explain_conflict(terms, names, may_give_way=may_give_way)
     return plan
 
 
 def explain_conflict(
-    terms: Terms, names: Sequence[str], seconds: float = EXPLAIN_SECONDS, under_way: UnderWay | None = None
+    terms: Terms,
+    names: Sequence[str],
+    seconds: float = EXPLAIN_SECONDS,
+    under_way: UnderWay | None = None,
+    *,
+    may_give_way: bool = False,
 ) -> InfeasibleFloorsError:
     """Return the error for promises that cannot hold together in a whole horizon, or in what is left of it.
 
@@ -82,6 +90,8 @@ def explain_conflict(
         The time limit for finding which of them are in conflict.
     under_way
         What the horizon has had; by default it has not begun.
+    may_give_way
+        Whether the error says that `FairRetriever` can let floors give way, where that is enough.
     """
     deadline = time.monotonic() + seconds
     left, had = terms.horizon, np.zeros_like(terms.floors)
@@ -112,7 +122,7 @@ def explain_conflict(
             found.texts.append(f"{name} {' and '.join(raised)}")
     except UndecidedPromisesError:
         pass  # what is known by now helps, too
-    if under_way is None:
+    if may_give_way:
         found.can_give_way = _can_give_way(bounds, terms, deadline)
     return _error(terms, names, conflict, found, under_way)
 

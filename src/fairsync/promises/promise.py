@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.catalog.attributes import LabelColumn, ListColumn
-from fairsync.catalog.conditions import parse_conditions
+from fairsync.catalog.conditions import no_attribute
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_catalog
 from fairsync.promises.selected_rows import SelectedRows
@@ -248,7 +248,7 @@ def promises_of_labels(rule: Promise, catalog: Catalog, rows: SelectedRows | Non
     attribute, rows = str(rule.each), SelectedRows(catalog) if rows is None else rows
     column = catalog.attributes.get(attribute)
     if column is None and not rows.speaks_of_ids(attribute):
-        parse_conditions({attribute: None}, catalog.attributes)  # raises with the names that there are
+        raise no_attribute(attribute, catalog.attributes)
     if column is not None and not isinstance(column, LabelColumn | ListColumn):
         raise InvalidInputError(f"{attribute!r} has numbers, not labels: a promise for each of them makes no sense.")
     return [

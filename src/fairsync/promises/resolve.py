@@ -83,6 +83,7 @@ def resolve_promises(
     before: ResolvedPromises | None = None,
     seconds: float = SECONDS,
     give_way: Callable[[PlanBounds, Counts], Counts] | None = None,
+    may_give_way: bool = False,
     is_steady: bool = False,
 ) -> ResolvedPromises:
     """Return promises as atoms and terms with a certificate, or raise an error that says what is wrong with them.
@@ -105,6 +106,8 @@ def resolve_promises(
     give_way
         Given the bounds and (P,) the priorities of promises that cannot all hold together, returns (A,) a plan that
         keeps what can be kept. By default such promises are refused.
+    may_give_way
+        Whether such a refusal says that `FairRetriever` can let floors give way, where that is enough.
     is_steady
         Whether floors that were expected before, and not certain, stay so, and small atoms keep their homes.
 
@@ -172,7 +175,7 @@ def resolve_promises(
     else:
         atoms, terms = with_homes(atoms, terms)
     proved = replace(terms, floors=np.where(may_be_certain, floors, 0))
-    certain, plan = _prove(proved, atoms, names, seconds, give_way)
+    certain, plan = _prove(proved, atoms, names, seconds, give_way, may_give_way=may_give_way)
     certain &= may_be_certain | (floors == 0)
     if EVERY_SLOT in names and not certain[names.index(EVERY_SLOT)]:
         raise InvalidInputError(
@@ -380,11 +383,13 @@ def _prove(
     names: Sequence[str],
     seconds: float,
     give_way: Callable[[PlanBounds, Counts], Counts] | None,
+    *,
+    may_give_way: bool,
 ) -> tuple[NDArray[np.bool_], Counts]:
     """Return which promises are certain, and a certificate for these, or raise if not all can hold."""
     everything = np.ones(len(names), dtype=bool)
     if give_way is None and not terms.max_exclude:
-        return everything, check_together(terms, names, seconds)
+        return everything, check_together(terms, names, seconds, may_give_way=may_give_way)
     plan = find_certificate(terms, terms.floors, terms.caps, terms.horizon, seconds=seconds)
     if plan is not None:
         return everything, plan
@@ -392,7 +397,7 @@ def _prove(
     if terms.max_exclude:
         whole = replace(terms, capacities=np.minimum(terms.k, atoms.sizes))
         if give_way is None:
-            check_together(whole, names, seconds)
+            check_together(whole, names, seconds, may_give_way=may_give_way)
         if give_way is None or find_certificate(whole, whole.floors, whole.caps, whole.horizon) is not None:
             return certain_floors(bounds, seconds)
     assert give_way is not None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from fairsync.text import count
+from fairsync.text import count, listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,9 +80,7 @@ class GaveWay:
                 return f"{why}: {lost}"
             cost = f"{would} {about} {self.would_cost:.4g}" if self.would_cost else "had cost nothing until then"
             return f"{why}: {lost}, which {cost}"
-        others = ", ".join(map(str, self.to[:_NAMED]))
-        if len(self.to) > _NAMED:
-            others += f" and {len(self.to) - _NAMED:,} more"
+        others = listed(self.to, _NAMED)
         if not others:
             return f"{'could not' if is_over else 'cannot'} be kept: {lost}"
         return f"{'gave' if is_over else 'gives'} way to {others}: {lost}"

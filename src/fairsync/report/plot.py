@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from fairsync.atomic_write import explain_write_errors
 from fairsync.errors import InvalidInputError
 from fairsync.report.table import summary
-from fairsync.text import count, percent
+from fairsync.text import count, percent, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -222,7 +222,7 @@ def name_groups(axes: Axes, labels: Sequence[Label], noun: str = "group") -> Non
         axes.set_xticks([])
         axes.set_xlabel(count(len(labels), noun))
         return
-    names = [text if len(text) <= 18 else text[:17] + "…" for text in map(str, labels)]
+    names = [shortened(str(label), 18) for label in labels]
     upright = max(map(len, names)) * len(names) > 90
     # Labels may contain dollar signs, which matplotlib would parse as mathematics.
     rotation, size = (90, 8) if upright else (0, 10)

@@ -143,7 +143,7 @@ def test_says_which_limit_is_broken(browser: Any) -> None:
     promises = [
         ScheduledPromise(Promise({"category": "Toys"}, at_least=10, at_most=50), day),
         ScheduledPromise(Promise({"category": "Books"}, at_most_per_list=1), hour),
-        ScheduledPromise(Promise({"category": "Garden"}, at_most_per_list=2), day),
+        ScheduledPromise(Promise({"category": "Garden"}, at_least=1, at_most_per_list=2), day),
     ]
     shop = NewsShop(["Toys", "Books", "Garden"], promises, utc("2026-03-03T00:00"))
     shop.serve(20, where={"category": "Toys"})
@@ -156,6 +156,12 @@ def test_says_which_limit_is_broken(browser: Any) -> None:
     running = ServedShop(shop)
     try:
         page = Page(browser, running.url)
+        for name, bounds in (
+            ("Toys", "^≥ 10, ≤ 50 a day$"),
+            ("Books", "^≤ 1 per list$"),
+            ("Garden", "^≥ 1 a day, ≤ 2 per list$"),
+        ):
+            page.wait_for(page.figure(name, "promise"), bounds)
         for name, text in (
             ("Toys", "The ceiling of 50 is exceeded by"),
             ("Garden", "It cannot be kept: its limit per list was left out"),

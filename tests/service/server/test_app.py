@@ -152,6 +152,18 @@ def test_metrics_are_those_of_the_overview(http: httpx.Client) -> None:
     assert float(lines['fairsync_calls_total{method="POST",path="/v1/retrieve",status="200"}']) == 1
 
 
+def test_metrics_have_no_name_of_thousands_of_labels(http: httpx.Client) -> None:
+    ids = list(range(50))
+    made = [
+        {"where": {"id": ids[:number]}, "at_most": 50, "window": {"every": "day", "zone": "UTC"}} for number in (40, 50)
+    ]
+    for promise in made:
+        assert http.post("/v1/promises", json=promise).status_code == 201
+    lines = [line for line in http.get("/metrics").text.splitlines() if line.startswith("fairsync_promise_cap{")]
+    assert len({line.split('promise="')[1].split('"')[0] for line in lines}) == 2
+    assert all(len(line.split('name="')[1].split('"')[0]) == 100 for line in lines)
+
+
 def test_the_pages_are_there(http: httpx.Client) -> None:
     assert http.get("/health").json() == {"ok": True, "message": "alive"}
     assert http.get("/ready").json()["ok"]

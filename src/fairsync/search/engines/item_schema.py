@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import numpy as np
 
 from fairsync.catalog import Catalog
 from fairsync.catalog.attributes import AttributeLabel, Column, LabelColumn, ListColumn, NumberColumn
 from fairsync.errors import InvalidInputError
+from fairsync.text import did_you_mean
 
 _WORDS = {"str": "words", "int": "whole numbers", "bool": "true or false", "float": "numbers", "": "words"}
 
@@ -45,8 +45,7 @@ class ItemSchema:
         """
         for name in columns:
             if name not in self.columns:
-                close = get_close_matches(name, [*self.columns], n=1)
-                hint = f"Did you mean {close[0]!r}?" if close else f"There are {', '.join(self.columns)}."
+                hint = did_you_mean(name, self.columns, f"There are {', '.join(self.columns)}.")
                 raise InvalidInputError(f"columns= names {name!r}, which is no attribute of the items. {hint}")
 
     def check_fits(self, held: "ItemSchema", place: str) -> None:

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from fairsync.errors import FairSyncError
+from fairsync.text import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +26,7 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 # Seconds to wait for the state of the promises, which may wait for the ledger.
 _PATIENCE_SECONDS = 1.0
+_LONGEST_NAME = 100  # characters of a promise's name, which may list thousands of labels: its id tells it apart
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -167,7 +169,8 @@ class _PromiseCollector:
             for promise in now.promises:
                 if getattr(promise, name) is not None:
                     label = "" if promise.group is None else str(promise.group)
-                    family.add_metric([promise.id, promise.name, label], float(getattr(promise, name)))
+                    labels = [promise.id, shortened(promise.name, _LONGEST_NAME), label]
+                    family.add_metric(labels, float(getattr(promise, name)))
             yield family
         for name, what, value in (
             ("items", "Items in the catalog.", now.items),

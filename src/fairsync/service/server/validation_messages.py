@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from fairsync.text import did_you_mean
+
 # Messages quote at most this many characters of a body.
 _LONGEST_REASON = 200
-_UNKNOWN_FIELD = re.compile("Object contains unknown field `(.*)`")
+_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`\.")
 
 
 def describe(error: msgspec.ValidationError, kind: Any = None) -> str:
@@ -22,7 +23,8 @@ def describe(error: msgspec.ValidationError, kind: Any = None) -> str:
     error
         The error.
     kind
-        The struct that was decoded: of a field with few values, the message names them.
+        The struct that was decoded: of a field with few values, the message names them, and for an unknown field a
+        close one, or all.
 
     Examples
     --------
@@ -32,18 +34,17 @@ def describe(error: msgspec.ValidationError, kind: Any = None) -> str:
     >>> describe(msgspec.ValidationError("Invalid enum value 'x' - at `$.promises[...].window.every`"), PromiseList)
     "promises[...].window.every: Invalid enum value 'x': use 'hour', 'day', 'week' or 'campaign'."
     >>> describe(msgspec.ValidationError("Object contains unknown field `at_lest` - at `$.promises[...]`"), PromiseList)
-    'promises[...]: Object contains unknown field `at_lest`. Did you mean `at_least`?'
+    "promises[...]: Object contains unknown field `at_lest`. Did you mean 'at_least'?"
     """
     reason, _, place = str(error).partition(" - at `$")
     reason, place = reason[:_LONGEST_REASON], place.removesuffix("`").removeprefix(".")[:_LONGEST_REASON]
     if reason.startswith("Invalid enum value") and (allowed := choices_at(kind, place)):
         *first, last = map(repr, allowed)
         reason += f": use {', '.join(first)} or {last}" if first else f": use {last}"
+    reason += "."
     if (unknown := _UNKNOWN_FIELD.fullmatch(reason)) and (fields := _fields_at(kind, place)):
-        close = get_close_matches(unknown[1], fields, n=1)
-        reason += f". Did you mean `{close[0]}`?" if close else f", only {', '.join(fields)}."
-        return f"{place}: {reason}" if place else reason
-    return f"{place}: {reason}." if place else f"{reason}."
+        reason += " " + did_you_mean(unknown[1], fields, f"There are {', '.join(fields)}.")
+    return f"{place}: {reason}" if place else reason
 
 
 def choices_at(kind: Any, place: str) -> tuple[Any, ...]:

@@ -85,7 +85,7 @@ export function promiseCost(promise, group, overview) {
 
 const PER_WINDOW = { hour: "an hour", day: "a day", week: "a week", campaign: "in the campaign" };
 
-export const perWindow = (window) => (window.days ? `in its first ${count(window.days)} ${plural(window.days, "day", "days")}` : PER_WINDOW[window.every]);
+const perWindow = (window) => (window.days ? `in its first ${count(window.days)} ${plural(window.days, "day", "days")}` : PER_WINDOW[window.every]);
 
 /** How a promise is called: its label, or its name. */
 export function titleOf(promise) {
@@ -98,14 +98,20 @@ export function titleOf(promise) {
 /** A bound in words: a number of exposures, or a share in per cent. */
 export const boundText = (bound, format = count) => (Number.isInteger(bound) ? format(bound) : precisePercent(bound));
 
+/** Bounds on the exposures of a window, and a limit per list, which has no window of its own unless that comes once. */
+function boundsInWindow(bounds, limit, window) {
+  const comesOnce = window.days || window.every === "campaign";
+  if (!bounds.length) return comesOnce ? `${limit} ${perWindow(window)}` : limit;
+  return `${bounds.join(", ")} ${perWindow(window)}${limit && `, ${limit}`}`;
+}
+
 /** The bounds of a promise in a few signs: a floor alone is a plain number. */
 export function boundsText(promise, format = compact) {
   const { at_least: low, at_most: high, at_most_per_list: limit } = promise;
   const parts = [];
   if (low !== null && low !== undefined) parts.push(high === null && limit === null ? boundText(low, format) : `≥ ${boundText(low, format)}`);
   if (high !== null && high !== undefined) parts.push(`≤ ${boundText(high, format)}`);
-  if (limit !== null && limit !== undefined) parts.push(`≤ ${format(limit)} in a list`);
-  return parts.join(", ");
+  return boundsInWindow(parts, limit === null || limit === undefined ? "" : `≤ ${format(limit)} per list`, promise.window);
 }
 
 export function promiseText(promise) {
@@ -114,8 +120,7 @@ export function promiseText(promise) {
   const unit = (bound) => (Number.isInteger(bound) ? ` ${plural(bound, "exposure", "exposures")}` : " of all slots");
   if (low !== null && low !== undefined) words.push(`${high === null && limit === null ? "" : "at least "}${boundText(low)}${unit(low)}`);
   if (high !== null && high !== undefined) words.push(`at most ${boundText(high)}${unit(high)}`);
-  if (limit !== null && limit !== undefined) words.push(`at most ${count(limit)} in a list`);
-  return `${words.join(", ")} ${perWindow(promise.window)}`;
+  return boundsInWindow(words, limit === null || limit === undefined ? "" : `at most ${count(limit)} per list`, promise.window);
 }
 
 /** When the window of a promise ends, and the time left until then. */

@@ -2,7 +2,7 @@
 
 import { draw, make, setAttribute, setText } from "./dom.js";
 import { compact, count, duration, full, smallPercent } from "./format.js";
-import { boundsText, groupBoost, perWindow, promiseCost, promiseText, statusSentence, titleOf, wouldCost } from "./messages.js";
+import { boundsText, groupBoost, promiseCost, promiseText, statusSentence, titleOf, wouldCost } from "./messages.js";
 import { legend, paceChart, paceTable } from "./pace_chart.js";
 import { windowBars } from "./past_windows.js";
 import { badge } from "./states.js";
@@ -68,7 +68,7 @@ export class PromiseRow {
     const [start, end] = [promise.start, promise.end].map((moment) => new Date(moment));
     const later = start > now ? `begins in ${duration(start - now, true)}` : "";
     const priority = promise.priority === 1 ? "" : `, priority ${count(promise.priority)}`;
-    setText(parts.promise, `${boundsText(promise)} ${perWindow(promise.window)}${priority}${later && `, ${later}`}`);
+    setText(parts.promise, `${boundsText(promise)}${priority}${later && `, ${later}`}`);
     setAttribute(parts.promise, "title", `${promise.window.zone}, ${later ? `from ${full(start, promise.window.zone)} ` : ""}until ${full(end, promise.window.zone)}`);
     setText(parts.soFar, compact(promise.exposures));
     // Shares are of all slots of the window: those so far, and those that are expected.
