@@ -253,3 +253,14 @@ def test_items_are_not_refused_because_limited_requests_have_lost_a_floor() -> N
     assert retriever.report().exposures == {"kind=b": 4, "new=True": 10}
     with pytest.raises(fs.InfeasibleFloorsError):
         retriever.remove([2, 3, 4, 5, 6, 7, 20])
+
+
+def test_every_slot_becomes_a_promise_when_items_outside_the_caps_are_gone() -> None:
+    caps = [fs.Promise({"kind": "a"}, at_most=16), fs.Promise({"kind": "b"}, at_least=4)]
+    retriever = fs.FairRetriever(two_kinds(3, 2), k=2, horizon=10, promises=caps)
+    retriever.retrieve(ALIKE[:4])
+    retriever.remove([4])  # one b is left: each list has an a at least
+    retriever.retrieve(ALIKE[:6])
+    report = retriever.report()
+    assert report.exposures["every slot"] == 20
+    assert all(promise.kept for promise in report.promises)

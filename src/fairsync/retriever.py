@@ -625,7 +625,7 @@ class FairRetriever(NoCopies, Closable):
 
         try:
             return accept(is_steady=False)
-        except InfeasibleFloorsError:
+        except (InfeasibleFloorsError, InvalidInputError):  # or lists that might not be filled
             if before.terms.certain is not None or before.terms.home is not None:
                 with suppress(FairSyncError):
                     return accept(is_steady=True)

@@ -236,3 +236,20 @@ def test_atoms_leave_a_home_that_no_longer_stands_for_them() -> None:
     assert homes([4, 0, 1, 0], [NO_CAP, 9, 9, NO_CAP]) == [0, 2, 2]  # the first atom would count for nothing there
     assert homes([4, 1, 1, 0], [NO_CAP, 9, 9, NO_CAP]) == [0, 1, 2]
     assert homes([4, 0, 0, 0], [NO_CAP, 9, 9, NO_CAP], [2, 1, 2, 2]) == [2, 1, 2]  # the home is limited, the item not
+
+
+def test_an_item_more_is_not_refused_for_homes_that_fit_less_well() -> None:
+    # Every slot is planned, because every item has a provider with a cap. With an item more other homes would be
+    # chosen, under which lists might not be filled.
+    items = [(1, 0), (1, 1), (1, 0), (0, 0), (1, 0), (0, 1), (0, 0), (0, 1), (1, 1)]
+    attributes = {"provider": [one for one, _ in items], "column": [one for _, one in items]}
+    catalog = fs.Catalog(np.eye(10)[:9], attributes)
+    promises = [
+        fs.Promise({"provider": 0}, at_most=6),
+        fs.Promise({"provider": 1}, at_most=4),
+        fs.Promise({"column": 0}, at_least=2),
+    ]
+    retriever = fs.FairRetriever(catalog, k=2, horizon=4, promises=promises, max_exclude=2)
+    assert all(one.certain for one in retriever.report().promises)
+    retriever.upsert(np.eye(10)[9:], {"provider": [1], "column": [0]}, [9])
+    assert all(one.certain for one in retriever.report().promises)

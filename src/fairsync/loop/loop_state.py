@@ -363,7 +363,9 @@ class LoopState:
 
     def _has_lost_floors(self, terms: Terms) -> bool:
         """Return whether promises that may overlap can no longer be kept, as after requests that were limited."""
-        before, progress, affordable = self.certificate, self.progress, self.spending.affordable(terms)
+        before, totals, affordable = self.certificate, self.progress.totals, self.spending.affordable(terms)
+        # Every slot may be counted by now, though these promises do not know it.
+        progress = Progress(replace(totals, exposures=totals.exposures[: len(terms.floors)]))
         if before is None or progress.left(terms) <= 0:
             return False
         missing, room = progress.certain_missing(affordable), progress.room(affordable)
