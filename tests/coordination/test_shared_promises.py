@@ -351,7 +351,7 @@ def test_a_lease_may_be_settled_with_a_coordinator_whose_atoms_have_other_codes(
 
 def test_a_shared_promise_counts_on_the_items_that_are_left(start: Start) -> None:
     # Four items of each kind, of which users like "a" least; then one "a" is left.
-    attributes = {"kind": list("aaaa") + list("oooo"), "ready": [True, False] * 4}
+    attributes: dict[str, list[Any]] = {"kind": list("aaaaoooo"), "ready": [True, False] * 4}
     catalog = fs.Catalog(np.eye(8), attributes)
     promises = [fs.Promise({"kind": "a"}, at_least=5), fs.Promise({"ready": True}, at_least=1)]
     coordinator = start(catalog, k=2, horizon=6, promises=promises, batch_size=1)
