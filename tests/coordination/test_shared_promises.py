@@ -347,3 +347,19 @@ def test_a_lease_may_be_settled_with_a_coordinator_whose_atoms_have_other_codes(
     assert second.report().exposures["category=wine"] == counts_of(catalog, shown, {"category": "wine"})
     fs.FrontEnd(catalog, second).retrieve(users[4:])
     assert second.report().esp == 1.0
+
+
+def test_a_shared_promise_counts_on_the_items_that_are_left(start: Start) -> None:
+    # Four items of each kind, of which users like "a" least; then one "a" is left.
+    attributes: dict[str, list[Any]] = {"kind": list("aaaaoooo"), "ready": [True, False] * 4}
+    catalog = fs.Catalog(np.eye(8), attributes)
+    promises = [fs.Promise({"kind": "a"}, at_least=5), fs.Promise({"ready": True}, at_least=1)]
+    coordinator = start(catalog, k=2, horizon=6, promises=promises, batch_size=1)
+    front = fs.FrontEnd(catalog, coordinator)
+    left = [0, 4, 5, 6, 7]
+    fewer = fs.Catalog(np.eye(8)[left], {name: [one[item] for item in left] for name, one in attributes.items()}, left)
+    coordinator.promise(catalog=fewer)
+    front.remove([1, 2, 3])
+    assert coordinator.terms.sure_in_list.tolist() == [1, 2]
+    front.retrieve(np.tile(-np.eye(8)[0], (6, 1)))
+    assert coordinator.report().exposures["kind=a"] >= 5

@@ -492,10 +492,17 @@ class Coordinator(NoCopies, Closable):
                 raise InvalidInputError("a coordinator with promises needs the catalog, not its groups alone.")
             after = before.changed(catalog or before.catalog, floors, promises, horizon)
             may_wait = time.monotonic() < deadline
-            if not self._state.promise(promise_groups(after), after.terms, may_wait=may_wait, promises=after.promises):
-                return False
-            self._promised = replace(self._promised, commitment=after)
-            return True
+            known = self._promised
+            self._promised = made = replace(known, commitment=after)  # a shared promise is read under these items
+            done = False
+            try:
+                done = self._state.promise(
+                    promise_groups(after), after.terms, may_wait=may_wait, promises=after.promises
+                )
+            finally:
+                if not done and self._promised is made:  # nothing was changed
+                    self._promised = known
+            return done
 
         def attempt() -> bool:  # the promise may be changed by others between two attempts
             if self._promised.commitment is not None:
