@@ -41,6 +41,7 @@ class RowLookup:
         self._last = np.uint64(size - 1)  # the bits of a row, and of a slot; as a row, it marks an empty slot
         while True:  # another key, should two ids have the same hash
             self._key = np.random.default_rng().integers(1 << 63, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+            self._key_as_int = int(self._key)
             hashes = self._hash(ids)
             self._table = np.full(size, self._last)
             self._fill(hashes)
@@ -61,9 +62,12 @@ class RowLookup:
         once in 10^13 times.
         """
         if sum(map(len, lists)) <= _FEW:
-            few = hash_few_words([one for words in lists for one in words], int(self._key))
-            return self._search_few(few)
+            return np.array(self.find_few([one for words in lists for one in words]), dtype=np.int64)
         return self._search(hash_words(lists, self._key))
+
+    def find_few(self, words: Sequence[str]) -> list[int]:
+        """Return the row of each of a few words as a number of Python; see `find_words`."""
+        return self._search_few(hash_few_words(words, self._key_as_int))
 
     def _hash(self, ids: npt.NDArray[Any]) -> _Hashes:
         if not are_words(ids):
@@ -83,7 +87,7 @@ class RowLookup:
     def _search(self, hashes: _Hashes) -> _Rows:
         """Return the rows of ids with these hashes, -1 for unknown ones."""
         if len(hashes) <= _FEW:
-            return self._search_few(hashes.tolist())
+            return np.array(self._search_few(hashes.tolist()), dtype=np.int64)
         last = len(self._table) - 1
         slots = hashes.view(np.int64) & last
         found = self._table.take(slots)
@@ -99,11 +103,11 @@ class RowLookup:
         rows[np.flatnonzero(rows == last)] = -1
         return rows
 
-    def _search_few(self, hashes: Sequence[int]) -> _Rows:
-        entry, last, rows = self._table.item, len(self._table) - 1, []
+    def _search_few(self, hashes: Sequence[int]) -> list[int]:
+        entry, last, rows = self._table.item, len(self._table) - 1, list[int]()
         for value in hashes:
             slot = value & last
             while (found := entry(slot)) != last and found ^ value > last:
                 slot = (slot + 1) & last
             rows.append(-1 if found == last else found & last)
-        return np.array(rows, dtype=np.int64)
+        return rows

@@ -100,8 +100,8 @@ def _excluded_rows(
     exclude: Exclude | None, catalog: Catalog, n: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return the excluded rows, sorted and distinct in each request, their offsets, and numbers of unknown ids."""
-    if n == 1 and type(exclude) is list and catalog.ids_are_words and [*map(type, exclude)] == [list]:
-        few = _few_excluded(exclude, catalog)
+    if n == 1 and type(exclude) is list and len(exclude) == 1 and type(exclude[0]) is list and len(exclude[0]) <= _FEW:
+        few = _few_excluded(exclude[0], catalog)
         if few is not None:
             return few
     rows, lengths = _excluded(exclude, catalog, n)
@@ -138,16 +138,14 @@ def _excluded_rows(
 
 
 def _few_excluded(
-    exclude: list[list[Any]], catalog: Catalog
+    ids: list[Any], catalog: Catalog
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None:
-    """Return what `_excluded_rows` does for a list of a few words; None if it is long, or if an id is no word.
+    """Return what `_excluded_rows` does for a few words of one request; None if one of the ids is no word.
 
     The scan before has emptied the caches, so that each line of code takes several times as long as usual.
     """
-    if len(exclude[0]) > _FEW:
-        return None
     try:
-        found = catalog.rows_of_words(exclude).tolist()
+        found = catalog.rows_of_few(ids)
     except TypeError:
         return None
     known = sorted(set(found) - {-1})
