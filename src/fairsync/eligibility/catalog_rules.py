@@ -81,7 +81,7 @@ class CatalogRules(Rules):
             offsets = np.concatenate([[0], np.cumsum(lengths)])
             rows = rows[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)]
         if self._where is None:  # as a rule, and single requests are to take no time for more
-            nothing = np.full(len(requests), -1)
+            nothing = np.array([-1] * len(requests))
             return Eligibility(len(self._catalog), (), nothing, rows, offsets) if len(rows) else None
         selections = self._each(requests, self._selection)
         if not len(rows) and all(one is None for one in selections):
